@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::exit::{Failure, Outcome};
 use file::File;
 pub(crate) use file::user_folder;
-pub(crate) use key::{KEYS, Key, args as flag_args, typed as typed_flags};
+pub(crate) use key::{KEYS, Key, flag_args, typed_flags};
 use value::Kind;
 pub(crate) use value::Value;
 

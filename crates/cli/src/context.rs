@@ -86,21 +86,21 @@ impl Context {
     }
 
     /// Returns a builder for commands that acquire no lock, for which the ttl does not matter.
-    pub(crate) fn operator(&self) -> Outcome<ClientBuilder> {
+    pub(crate) fn builder_without_lock(&self) -> Outcome<ClientBuilder> {
         Ok(self.builder()?.ttl(self.settings.duration("max_ttl").min(TTL_DEFAULT)))
     }
 
     /// Connects to the configured nodes for a command that acquires no lock, and warns if they cannot vote yet.
     pub(crate) async fn connect(&self) -> Outcome<Client> {
-        self.open(self.operator()?).await
+        self.connect_with(self.builder_without_lock()?).await
     }
 
     /// Connects. Warns about nodes that cannot vote until an operator acts, and warns if too many nodes are in
     /// quarantine (the time in which a node that lost its memory must not vote).
-    pub(crate) async fn open(&self, builder: ClientBuilder) -> Outcome<Client> {
+    pub(crate) async fn connect_with(&self, builder: ClientBuilder) -> Outcome<Client> {
         let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
-        let in_quarantine = quarantine_warning(&nodes).map(|text| match unrecorded(&client) {
+        let in_quarantine = quarantine_warning(&nodes).map(|text| match unrecorded_reason(&client) {
             Some(reason) => format!("{text}\n{}", unrecorded_text(&reason)),
             None => text,
         });
@@ -115,7 +115,7 @@ impl Context {
     }
 
     /// Connects for a service: succeeds even if nodes fail, and logs which nodes do not vote.
-    pub(crate) async fn open_for_service(&self, builder: ClientBuilder) -> Outcome<Client> {
+    pub(crate) async fn connect_for_service(&self, builder: ClientBuilder) -> Outcome<Client> {
         let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
         let in_quarantine = quarantine_warning(&nodes);
@@ -208,8 +208,8 @@ fn quarantine_warning(nodes: &[(String, Option<Silence>)]) -> Option<String> {
     Some(format!("{quarantined} of {} nodes {why}, and can vote in {}; {advice}", nodes.len(), show(majority_left)))
 }
 
-/// Returns why the time between two runs does not count towards a quarantine; `None` if that time counts.
-pub(crate) fn unrecorded(client: &Client) -> Option<String> {
+/// Returns why the time between two runs of quorlock does not count towards a quarantine; `None` if that time counts.
+pub(crate) fn unrecorded_reason(client: &Client) -> Option<String> {
     if state_folder().is_none() {
         return Some("neither XDG_STATE_HOME nor HOME names a state folder".into());
     }

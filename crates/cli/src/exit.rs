@@ -105,7 +105,7 @@ pub(crate) struct Details {
     pub(crate) held_for: Option<Duration>,
     /// How long each node has been silent.
     pub(crate) silent_for: Vec<Option<Duration>>,
-    /// Why the time between runs does not count towards a quarantine.
+    /// Why the time between two runs of quorlock does not count towards a quarantine.
     pub(crate) unrecorded: Option<String>,
 }
 
@@ -118,20 +118,20 @@ impl From<AcquireError> for Failure {
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         match &error {
-            ConnectError::Denied { nodes } => Self::new(Exit::DENIED, by_reason(nodes)),
+            ConnectError::Denied { nodes } => Self::new(Exit::DENIED, unusable_nodes_text(nodes)),
             ConnectError::Unfit { nodes } if nodes.iter().any(|(title, _)| title.starts_with("sqlite:")) => {
                 let advice =
                     "use another file: --nodes sqlite:/some/path    or another directory: XDG_STATE_HOME=/some/dir";
                 Self::config(format_args!("{error}\n  {advice}"))
             }
-            ConnectError::Unfit { nodes } => Self::config(by_reason(nodes)),
+            ConnectError::Unfit { nodes } => Self::config(unusable_nodes_text(nodes)),
             _ => Self::config(error),
         }
     }
 }
 
-/// Describes nodes and why they cannot be used. Neighbours with the same reason share one description.
-fn by_reason(nodes: &[(String, String)]) -> String {
+/// Describes nodes and why they cannot be used. Consecutive nodes with the same reason share one description.
+fn unusable_nodes_text(nodes: &[(String, String)]) -> String {
     let groups = nodes.chunk_by(|(_, reason), (_, next_reason)| reason == next_reason).map(|group| {
         let titles: Vec<&str> = group.iter().map(|(title, _)| title.as_str()).collect();
         format!("{}: {}", titles.join(", "), group[0].1)
@@ -244,7 +244,7 @@ pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { plural })
 }
 
-/// Describes the effect on short runs of a quarantine whose progress cannot be recorded, for this reason.
+/// Says why the time between two runs of quorlock does not count towards a quarantine.
 pub(crate) fn unrecorded_text(reason: &str) -> String {
     format!("  the time between runs does not count: {reason}")
 }

@@ -8,7 +8,8 @@ use crate::duration::show;
 use crate::output::Paint;
 use crate::table::{Cell, one_line};
 
-/// The column titles of [`cells`].
+/// The column titles of [`cells`]: the holder, how the holders share the lock, the fence, how long the lock has been
+/// held, the rest of its lease, and the number of waiters.
 pub(crate) const TITLES: [&str; 6] = ["HELD BY", "HOW", "FENCE", "FOR", "LEFT", "WAITING"];
 
 /// Returns the table cells of a lock on one node, or of the summary of all nodes.
@@ -19,7 +20,7 @@ pub(crate) fn cells(lock: &LockOnNode) -> impl Iterator<Item = Cell> {
         (None, None) if lock.held => ("unknown".into(), None),
         (None, None) => ("-".into(), Some(Paint::DIM)),
     };
-    let how = or_dash(sharing(lock).or_else(|| lock.mode.map(ToOwned::to_owned)));
+    let how = or_dash(sharing_text(lock).or_else(|| lock.mode.map(ToOwned::to_owned)));
     let digest = lock.digest.as_ref().map(|digest| format!("digest {digest}"));
     let fence = or_dash(lock.fence.map(|fence| fence.to_string()).or(digest));
     let held_for = or_dash(lock.since_ms.and_then(elapsed).map(show));
@@ -49,7 +50,7 @@ pub(crate) fn summary(lock: &LockView) -> LockOnNode {
 
 /// Describes how the holders share the lock: `shared by 3`, `2 of 5 slots` or `entered 2 times`. Returns `None` for a
 /// single holder.
-pub(crate) fn sharing(lock: &LockOnNode) -> Option<String> {
+pub(crate) fn sharing_text(lock: &LockOnNode) -> Option<String> {
     let holds = lock.holds;
     match (lock.mode?, lock.slots) {
         (_, Some(slots)) => Some(format!("{holds} of {slots} slots")),

@@ -7,7 +7,7 @@ use clap::Args;
 use quorlock::{AcquireError, Client, Lease, Mode, Owner, Progress, Renewals};
 use tokio::sync::watch;
 
-use crate::context::{Context, unrecorded};
+use crate::context::{Context, unrecorded_reason};
 use crate::duration::parse_duration;
 use crate::exit::{Details, Failure, Outcome};
 use crate::wait_display::{Display, inspect_hold};
@@ -96,7 +96,7 @@ impl LockArgs {
         let held_for = hold.and_then(|(held_since, _)| held_since?.elapsed().ok());
         let silent_for = client.node_stats().into_iter().map(|node| node.silent_for).collect();
         let waited = (!max_wait.is_zero()).then_some(max_wait);
-        let details = Details { waited, held_for, silent_for, unrecorded: unrecorded(client) };
+        let details = Details { waited, held_for, silent_for, unrecorded: unrecorded_reason(client) };
         Err(Failure::not_acquired(error, &details))
     }
 }

@@ -23,8 +23,7 @@ use context::Context;
 use exit::{Exit, Failure, Outcome};
 use output::Output;
 
-/// For the many small objects of the service, which often move between threads, this is faster than the default
-/// allocator.
+/// Faster than the default allocator for the service, whose many small objects often move between threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

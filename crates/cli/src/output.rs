@@ -21,15 +21,16 @@ impl Paint {
     pub(crate) const BOLD: Self = Self("1");
 }
 
-/// How to print.
+/// Prints in the form that the user chose.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
-    /// Print JSON.
+    /// Whether to print JSON.
     pub(crate) json: bool,
-    /// Print only errors and results.
+    /// Whether to print only errors and results.
     pub(crate) quiet: bool,
-    /// Print details.
+    /// Whether to print details.
     pub(crate) verbose: bool,
+    /// Whether to use colours; `None` to use colours on a terminal only.
     color: Option<bool>,
 }
 
@@ -60,7 +61,7 @@ impl Output {
     }
 
     /// Prints the error, if there is one, and if the output is verbose.
-    pub(crate) fn detail_of<T, E: std::fmt::Display>(self, result: Result<T, E>) {
+    pub(crate) fn detail_error<T, E: std::fmt::Display>(self, result: Result<T, E>) {
         if let Err(error) = result {
             self.detail(error);
         }

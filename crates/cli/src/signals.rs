@@ -8,11 +8,11 @@ use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 use crate::exit::{Failure, Outcome};
 
 /// The signals that are passed on to the command, or end a wait.
-const PASSED_ON: [Signal; 7] =
+const PASSED_ON_SIGNALS: [Signal; 7] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::WINCH];
 /// The additional signals to handle while a command runs. SIGCHLD: the command has ended or stopped. SIGTSTP: this
 /// process is asked to stop, and must stop the command first.
-pub(crate) const WHILE_RUNNING: [Signal; 2] = [Signal::CHILD, Signal::TSTP];
+pub(crate) const SIGNALS_WHILE_RUNNING: [Signal; 2] = [Signal::CHILD, Signal::TSTP];
 
 /// The listeners for signals. Signals that were ignored when this process started, as under `nohup`, stay ignored, both
 /// by this process and by the command.
@@ -25,8 +25,8 @@ pub(crate) struct Signals {
 impl Signals {
     /// Listens for the signals that would end this process.
     pub(crate) fn listen() -> Outcome<Self> {
-        let mut signals = Self { listeners: Vec::with_capacity(9), ignored: ignored() };
-        signals.listen_for(&PASSED_ON)?;
+        let mut signals = Self { listeners: Vec::with_capacity(9), ignored: ignored_signals() };
+        signals.listen_for(&PASSED_ON_SIGNALS)?;
         Ok(signals)
     }
 
@@ -55,7 +55,7 @@ impl Signals {
     pub(crate) async fn next_fatal(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
-            if PASSED_ON.contains(&signal) && signal != Signal::WINCH {
+            if PASSED_ON_SIGNALS.contains(&signal) && signal != Signal::WINCH {
                 return signal;
             }
         }
@@ -63,7 +63,7 @@ impl Signals {
 }
 
 /// Returns the signals that were ignored when this process started, one bit each.
-fn ignored() -> u64 {
+fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The display while waiting for a lock. On a terminal, it redraws two lines; without a terminal, it prints a line now
-//! and then.
+//! The display while waiting for a lock. On a terminal, it redraws two lines. Without a terminal, it prints a line
+//! every 30 seconds, and for each new holder.
 
 use std::io::stderr;
 use std::time::{Duration, Instant, SystemTime};
@@ -12,11 +12,11 @@ use crate::exit::silence_text;
 use crate::output::{LiveText, Output, Paint};
 
 /// The interval at which the spinner turns.
-const TURN: Duration = Duration::from_millis(100);
+const SPINNER_INTERVAL: Duration = Duration::from_millis(100);
 /// The interval at which a line is printed without a terminal.
 const PRINT_INTERVAL: Duration = Duration::from_secs(30);
-/// How long the nodes may take to answer before the display mentions the delay.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// If the nodes take longer than this to answer, the display mentions the delay.
+const UNMENTIONED_DELAY_MAX: Duration = Duration::from_secs(1);
 /// The shortest time between two inspections of the lock.
 const INSPECT_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// A lease that ends this much later than before was renewed. A smaller difference may be the delay of a reply.
@@ -28,6 +28,7 @@ pub(crate) struct Display<'a> {
     output: Output,
     client: &'a Client,
     name: &'a str,
+    /// The latest report of the client about the wait.
     waits: watch::Receiver<Option<Wait>>,
     started: Instant,
     /// The time of the latest inspection of the lock, or of the latest report about the wait.
@@ -35,6 +36,7 @@ pub(crate) struct Display<'a> {
     held_since: Option<SystemTime>,
     /// The end of the holder's lease, if the holder does not renew the lease after `updated`.
     lease_end: Option<Instant>,
+    /// Whether a renewal of the holder's lease was seen.
     is_renewed: bool,
 }
 
@@ -54,9 +56,9 @@ impl<'a> Display<'a> {
         let mut printed_at: Option<Instant> = None;
         loop {
             let pause = match (&live, printed_at) {
-                (Some(_), _) => TURN,
+                (Some(_), _) => SPINNER_INTERVAL,
                 (None, Some(at)) => PRINT_INTERVAL.saturating_sub(at.elapsed()),
-                (None, None) => PATIENCE,
+                (None, None) => UNMENTIONED_DELAY_MAX,
             };
             let is_reported = matches!(tokio::time::timeout(pause, self.waits.changed()).await, Ok(Ok(())));
             let (is_reported, wait) = {
@@ -74,7 +76,7 @@ impl<'a> Display<'a> {
             if wait.is_some() && (is_new_holder || self.is_inspection_due()) {
                 self.inspect().await;
             }
-            if wait.is_none() && self.started.elapsed() < PATIENCE {
+            if wait.is_none() && self.started.elapsed() < UNMENTIONED_DELAY_MAX {
                 continue;
             }
             let (first, second) = match &wait {
@@ -82,7 +84,7 @@ impl<'a> Display<'a> {
                 None => (self.nodes_text(), format!("waited {}", show(self.started.elapsed()))),
             };
             if let Some(live) = &mut live {
-                let turn = self.started.elapsed().as_millis() / TURN.as_millis();
+                let turn = self.started.elapsed().as_millis() / SPINNER_INTERVAL.as_millis();
                 let spinner = SPINNER[turn as usize % SPINNER.len()];
                 let second = self.output.paint_on(&stderr(), Paint::DIM, format_args!("  {second}"));
                 live.draw([format!("{spinner} {first}"), second]);

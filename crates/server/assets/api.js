@@ -1,4 +1,4 @@
-// Requests to the service, and the errors that it answers.
+// Requests to the service, and the errors that the service returns.
 
 import { withBearerToken } from './bearer.js';
 
@@ -10,7 +10,7 @@ export class Problem extends Error {
     this.code = code;
   }
 
-  static async of(response) {
+  static async fromResponse(response) {
     const body = await response.json().catch(() => ({}));
     return new Problem(
       response.status,
@@ -22,7 +22,7 @@ export class Problem extends Error {
 
 async function request(path, options = {}) {
   const response = await fetch(path, { ...options, headers: withBearerToken(options.headers), cache: 'no-store' });
-  if (!response.ok) throw await Problem.of(response);
+  if (!response.ok) throw await Problem.fromResponse(response);
   return response.json();
 }
 

@@ -1,4 +1,4 @@
-// The page: one stream, one store, one view at a time.
+// The page: one stream of events, one store for their data, and one view at a time.
 
 import { bearerToken, deleteBearerToken } from './bearer.js';
 import { askForBearerToken, openHelp } from './dialogs.js';
@@ -25,35 +25,36 @@ const store = new Store();
 const stream = new Stream((event, data) => (store.apply(event, data), repaintSoon()), onStreamState);
 const status = new Status(stream, store);
 let view = null;
-let lastLock = '';
-let timer = null;
+/** The name of the lock that the view of one lock showed last. */
+let lastLockName = '';
+let repaintTimer = null;
 
 function repaintSoon() {
-  timer ??= setTimeout(() => requestAnimationFrame(repaint), REPAINT_PAUSE_MIN_MS);
+  repaintTimer ??= setTimeout(() => requestAnimationFrame(repaint), REPAINT_PAUSE_MIN_MS);
 }
 
 function repaint() {
-  clearTimeout(timer);
-  timer = null;
+  clearTimeout(repaintTimer);
+  repaintTimer = null;
   status.paint();
   view?.paint();
 }
 
 function onStreamState() {
   if (stream.state === 'refused') {
-    const isWrong = stream.status === 401 && bearerToken() != null;
-    if (isWrong) deleteBearerToken();
-    askForBearerToken(stream.why, isWrong, () => stream.retry());
+    const isTokenUnknown = stream.status === 401 && bearerToken() != null;
+    if (isTokenUnknown) deleteBearerToken();
+    askForBearerToken(stream.why, isTokenUnknown, () => stream.retry());
   }
   status.paint();
 }
 
-/** Shows the view of the address. */
+/** Shows the view that the address names. */
 function showView() {
   if (!Object.hasOwn(VIEWS, currentRoute().view)) replaceRoute('locks');
   const route = currentRoute();
-  if (route.view === 'lock' && !route.name && lastLock) return go(`/lock/${encodeURIComponent(lastLock)}`);
-  if (route.view === 'lock') lastLock = route.name;
+  if (route.view === 'lock' && !route.name && lastLockName) return go(`/lock/${encodeURIComponent(lastLockName)}`);
+  if (route.view === 'lock') lastLockName = route.name;
   // The dialog that breaks a lock belongs to the view of that lock.
   document.querySelector('dialog.break')?.close();
   view?.destroy();

@@ -60,8 +60,8 @@ export function openHelp() {
   );
 }
 
-/** Asks for a bearer token, stores it, and calls `done()`. `isWrong` says whether the service has refused a token. */
-export function askForBearerToken(why, isWrong, done) {
+/** Asks for a bearer token, stores it, and calls `done()`. `isTokenUnknown` says whether the service does not know the stored token. */
+export function askForBearerToken(why, isTokenUnknown, done) {
   if (document.querySelector('dialog.bearer')) return;
   const input = h('input', { id: 'bearer', type: 'password', required: true, autocomplete: 'off' });
   const form = h(
@@ -77,7 +77,7 @@ export function askForBearerToken(why, isWrong, done) {
       },
     },
     h('h2', { id: 'bearer-title' }, 'Sign in'),
-    isWrong
+    isTokenUnknown
       ? h('p', { class: 'trouble', role: 'alert' }, 'The service does not know this bearer token.')
       : h('p', {}, `The service needs a bearer token: ${why}.`),
     h('label', { for: 'bearer' }, 'Bearer token with the scope read, and with the scope admin to break locks'),

@@ -37,7 +37,7 @@ export function setAttribute(element, name, value) {
   }
 }
 
-/** Creates a shape, whose form means the same as its colour: see `.shape` in style.css. */
+/** Creates a shape of a kind, for example `vote`. Each kind has its own form and colour: see `.shape` in style.css. */
 export function shape(kind) {
   return h('span', { class: 'shape', 'data-kind': kind, 'aria-hidden': 'true' });
 }

@@ -4,8 +4,8 @@ import { h, setAttribute, shape, setText } from './dom.js';
 import { Store } from './store.js';
 import { formatCount, formatQuantity, formatDuration, holderProcess, holderName } from './format.js';
 
-/** If the time left is below this share of the ttl, it is highlighted. */
-const LOW_SHARE = 0.25;
+/** The time left is highlighted if it is below this fraction of the ttl. */
+const LOW_FRACTION = 0.25;
 
 /** Draws the holder and its host into one cell. */
 export function drawHolder(cell, holder) {
@@ -32,21 +32,21 @@ export function drawTimeLeft(cell, lock) {
   }
   const [fill, words] = cell.parts;
   const left = lock.held ? Store.timeLeft(lock) : null;
-  const share = left == null || !lock.full_ms ? 0 : Math.min(1, left / lock.full_ms);
-  const scale = `scaleX(${share.toFixed(3)})`;
+  const fraction = left == null || !lock.full_ms ? 0 : Math.min(1, left / lock.full_ms);
+  const scale = `scaleX(${fraction.toFixed(3)})`;
   if (fill.style.transform !== scale) fill.style.transform = scale;
-  setAttribute(cell, 'data-low', lock.held && left != null && (share < LOW_SHARE || lock.broken));
+  setAttribute(cell, 'data-low', lock.held && left != null && (fraction < LOW_FRACTION || lock.broken));
   setText(words, timeLeftInWords(lock, left));
 }
 
-/** Returns the time left as text, or why there is none. */
+/** Returns the time left as text, or why there is none. A lock is undecided if the nodes do not agree on a holder. */
 export function timeLeftInWords(lock, left) {
   if (!lock.held) return lock.waiting > 0 ? 'free' : 'undecided';
   if (left == null) return 'no end';
   return left === 0 ? 'expiring' : formatDuration(left);
 }
 
-/** Returns whether a node has the vote for a lock, as a shape and as text. */
+/** Returns whether a node has the vote for a lock, as the kind of a shape and as text. */
 export function nodeVote(store, lock, node) {
   if (node.trouble) return [shapeOfNode(store.nodeState(node.node)) === 'wait' ? 'wait' : 'away', node.trouble];
   if (!node.held) return ['none', lock.held ? 'no vote' : 'free'];
@@ -68,10 +68,10 @@ export function drawDots(cell, lock, store) {
   setAttribute(cell, 'title', lines.join('\n'));
 }
 
-/** Returns the shape for a state of a node. */
+/** Returns the kind of the shape for a state of a node. */
 export const shapeOfNode = (state) => ({ voting: 'vote', quarantined: 'wait' })[state] ?? 'away';
 
-/** Returns the shape for an event of the history. */
+/** Returns the kind of the shape for an event of the history. */
 export const shapeOfEvent = (what) =>
   ({
     granted: 'vote',

@@ -33,8 +33,8 @@ export class Filter {
       oninput: () => changed(),
     });
     this.#buttons = kinds.map((kind) => {
-      const [, text, , title] = kind;
-      return h('button', { type: 'button', title, onclick: () => this.#choose(kind) }, text);
+      const [, kindLabel, , title] = kind;
+      return h('button', { type: 'button', title, onclick: () => this.#choose(kind) }, kindLabel);
     });
     this.chips = h('div', { class: 'chips', role: 'group', 'aria-label': 'Kind' }, ...this.#buttons);
     this.#showKind();

@@ -6,14 +6,18 @@ import * as clock from './clock.js';
 const NAMES_MAX = 5_000;
 
 export class Hotspots {
-  /** The statistics of each name. */
+  /**
+   * The statistics of each name, with times in milliseconds. Waiters: `waiting` and `peak` (most at once); `waited`, the sum of all waiting times;
+   * `departed`, the number of waiters that left the queue, and `departedWait`, the sum of their waiting times. Ended leases: `holds`, their
+   * number, and the total (`held`) and longest time that they were held.
+   */
   names = new Map();
   /** When the statistics began, by `performance.now()`. */
   began = performance.now();
-  /** When each unfinished lease was granted. */
+  /** When each lease that has not ended was granted, by fence and name. */
   #granted = new Map();
 
-  /** Takes a change of a lock into account. `before` is undefined for a new lock, and `after` is null for a removed lock. */
+  /** Updates the statistics after a change of a lock. `before` is undefined for a new lock, and `after` is null for a removed lock. */
   updateLock(name, before, after) {
     const waiting = after?.waiting ?? 0;
     const spot = this.names.get(name) ?? (waiting > 0 ? this.#spot(name) : null);
@@ -22,19 +26,19 @@ export class Hotspots {
     this.#addWaitingTime(spot, now);
     spot.waiting = waiting;
     spot.peak = Math.max(spot.peak, waiting);
-    for (const waitedSince of departedWaiters(before?.queue ?? [], after?.queue ?? [])) {
+    for (const waitedSince of startsOfDepartedWaiters(before?.queue ?? [], after?.queue ?? [])) {
       spot.departed += 1;
       spot.departedWait += Math.max(0, now - waitedSince);
     }
   }
 
-  /** Takes an event of the history into account. If the event ends a lease, adds to the event how long the lease was held. */
+  /** Updates the statistics after an event of the history. If the event ends a lease, adds to the event how long the lease was held. */
   addEvent(event) {
     const { at_ms, name, what, fence } = event;
     if (!name || fence == null) return;
     const lease = `${fence} ${name}`;
     if (what === 'granted') {
-      // Another entry does not restart the hold.
+      // Another entry with the same fence (a reader, or a reentrant owner) does not start a new lease.
       if (!this.#granted.has(lease)) this.#granted.set(lease, at_ms);
       if (this.#granted.size > NAMES_MAX) this.#granted.delete(this.#granted.keys().next().value);
       return;
@@ -42,7 +46,7 @@ export class Hotspots {
     const grantedAt = this.#granted.get(lease);
     if (grantedAt == null || what === 'broken') return;
     this.#granted.delete(lease);
-    // The result could be negative, because the grant and the end may have times of different clocks.
+    // The difference could be negative, because the grant and the end may have times of different clocks.
     event.held_ms = Math.max(0, at_ms - grantedAt);
     const spot = this.#spot(name);
     spot.holds += 1;
@@ -82,8 +86,8 @@ export class Hotspots {
   }
 }
 
-/** Returns the time since which each waiter that has left the queue had waited. */
-function departedWaiters(before, after) {
+/** Returns when each waiter that is in the queue `before`, but not in the queue `after`, started to wait. */
+function startsOfDepartedWaiters(before, after) {
   const remaining = after.map(({ since_ms }) => since_ms);
   const takeRemaining = (since) => {
     const index = remaining.indexOf(since);

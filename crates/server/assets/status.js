@@ -3,8 +3,8 @@
 import { h, setAttribute, shape, setText } from './dom.js';
 import { withoutDetails, formatQuantity, formatDuration } from './format.js';
 
-/** The text for states of a node whose name is not a good text. */
-const STATES = { quarantined: 'in quarantine' };
+/** The states of a node that the banner calls by another name. */
+const STATE_LABELS = { quarantined: 'in quarantine' };
 
 export class Status {
   #live = document.querySelector('#live');
@@ -27,31 +27,31 @@ export class Status {
   }
 
   paint() {
-    const { state, nextAttempt } = this.#stream;
+    const { state, nextAttemptAt } = this.#stream;
     const isLive = state === 'live';
     const isUnreadable = isLive && this.#store.areLocksUnreadable;
     setAttribute(document.body, 'data-stream', isUnreadable ? 'unreadable' : state);
     setAttribute(this.#live.firstChild, 'data-kind', isLive ? 'vote' : state === 'connecting' ? 'wait' : 'away');
     setText(
       this.#live.lastChild,
-      isLive ? 'live' : state === 'connecting' ? 'connecting' : `${state} ${formatDuration(this.#stream.age())}`,
+      isLive ? 'live' : state === 'connecting' ? 'connecting' : `${state} ${formatDuration(this.#stream.lastEventAge())}`,
     );
     this.#banner.hidden = (isLive && !isUnreadable) || state === 'connecting';
-    this.#retry.hidden = state !== 'cut' || nextAttempt == null;
+    this.#retry.hidden = state !== 'cut' || nextAttemptAt == null;
     if (!this.#banner.hidden) setText(this.#message, this.#bannerText());
     this.#paintQuorum();
   }
 
   #bannerText() {
-    const { state, why, nextAttempt } = this.#stream;
+    const { state, why, nextAttemptAt } = this.#stream;
     if (state === 'live') return `Cannot read the locks: ${this.#reason()}.${this.#readAge()}${this.#initAdvice()}`;
     const age =
-      this.#stream.lastEventAt == null ? 'No data yet' : `The data is ${formatDuration(this.#stream.age())} old`;
+      this.#stream.lastEventAt == null ? 'No data yet' : `The data is ${formatDuration(this.#stream.lastEventAge())} old`;
     if (state === 'stalled') return `The stream has stalled: ${why}. ${age}.`;
     if (state === 'refused') return `The service refuses the stream: ${why}. ${age}.`;
-    const again =
-      nextAttempt == null ? 'Reconnecting now.' : `Reconnecting in ${formatDuration(Math.max(0, nextAttempt - performance.now()) + 999)}.`;
-    return `Disconnected: ${why}. ${age}. ${again}`;
+    const reconnecting =
+      nextAttemptAt == null ? 'Reconnecting now.' : `Reconnecting in ${formatDuration(Math.max(0, nextAttemptAt - performance.now()) + 999)}.`;
+    return `Disconnected: ${why}. ${age}. ${reconnecting}`;
   }
 
   /** Returns why the locks cannot be read, in one phrase for all nodes. The view of nodes shows the details. */
@@ -59,15 +59,15 @@ export class Status {
     const { nodes, total, majority, voting } = this.#store.nodes;
     // A majority can vote now, but the last read failed.
     if (voting >= majority) return withoutDetails(this.#store.look.trouble);
-    const silent = nodes.filter(({ state }) => state !== 'voting');
-    const states = [...new Set(silent.map(({ state }) => state))].map((state) => {
-      const number = silent.filter((node) => node.state === state).length;
-      return `${number} ${number === 1 ? 'is' : 'are'} ${STATES[state] ?? state}`;
+    const nonVoting = nodes.filter(({ state }) => state !== 'voting');
+    const states = [...new Set(nonVoting.map(({ state }) => state))].map((state) => {
+      const number = nonVoting.filter((node) => node.state === state).length;
+      return `${number} ${number === 1 ? 'is' : 'are'} ${STATE_LABELS[state] ?? state}`;
     });
     return [`${voting} of ${total} vote`, ...states].join(', ');
   }
 
-  /** Returns advice for the case that the majority is missing because nodes are new. */
+  /** Returns advice if the majority is missing because nodes are new and therefore in quarantine, or else an empty text. */
   #initAdvice() {
     const { nodes, total, majority, voting } = this.#store.nodes;
     const remaining = nodes

@@ -36,7 +36,7 @@ export class Store {
   /** The number of changes of the locks. */
   version = 0;
   /** Whether a snapshot has arrived. */
-  isKnown = false;
+  hasSnapshot = false;
 
   /** Applies one event of the stream. */
   apply(event, data) {
@@ -50,15 +50,15 @@ export class Store {
     return this.nodes.nodes.find(({ node }) => node === url)?.state;
   }
 
-  /** Whether the service cannot read the locks. The known locks may then be old. */
+  /** Whether the service cannot read the locks. If so, the known locks may be old. */
   get areLocksUnreadable() {
     // Before the first read of the locks, assume that they can be read if a majority votes.
-    return this.look ? this.look.trouble != null : this.isKnown && this.nodes.voting < this.nodes.majority;
+    return this.look ? this.look.trouble != null : this.hasSnapshot && this.nodes.voting < this.nodes.majority;
   }
 
   /** Whether all locks are known, so that an unknown lock is free. */
   get hasAllLocks() {
-    return this.isKnown && !this.areLocksUnreadable && !this.look?.is_truncated;
+    return this.hasSnapshot && !this.areLocksUnreadable && !this.look?.is_truncated;
   }
 
   /** The time left of a lock, in milliseconds. */
@@ -85,7 +85,7 @@ export class Store {
     if (this.history.some(isFromNodes) && history.length > 0 && history.every(isNew)) this._gap(history.at(-1));
     for (const event of history.filter(isNew).reverse()) this._history(event);
     for (const event of [...outages.map(nodeEvent), ...lapses].filter(isNew).reverse()) this._history(event);
-    this.isKnown = true;
+    this.hasSnapshot = true;
     if (!this.areLocksUnreadable) this.locksReadAt ??= performance.now();
     this.version += 1;
   }
@@ -110,7 +110,7 @@ export class Store {
     this._history(nodeEvent(outage));
   }
 
-  /** Adds an event to the history that says that older events are missing. */
+  /** Adds an event of the kind `gap` to the history: some events from before `at_ms` are missing. */
   _gap({ at_ms }) {
     const reason = 'some events are missing here: more happened than the service could read';
     this._history({ ...NO_LOCK, at_ms, what: 'gap', reason });
@@ -122,7 +122,7 @@ export class Store {
     if (this.history.length > HISTORY_MAX) this.history.length = HISTORY_MAX;
   }
 
-  /** Returns the index for a new event in the history. Events about locks arrive later than events about nodes. */
+  /** Returns the index for a new event in the history. It is not always 0, because events about locks arrive later than events about nodes. */
   #indexFor(event) {
     let index = 0;
     for (const [knownIndex, known] of this.history.entries()) {
@@ -143,7 +143,7 @@ export class Store {
   }
 
   #put(lock, before) {
-    // The bar of the time left is full at the longest time left of the lease so far, which is close to the ttl.
+    // A bar shows the time left. It is full at the longest time left that the page has seen for the lease, which is close to the ttl.
     const isSameLease = before?.fence === lock.fence && before?.digest === lock.digest;
     lock.full_ms = Math.max(lock.left_ms ?? 0, isSameLease ? before.full_ms : 0);
     this.hotspots.updateLock(lock.name, before, lock);

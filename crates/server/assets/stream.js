@@ -14,7 +14,7 @@ const GIVE_UP_MS = 15_000;
 const RETRY_MIN_MS = 500;
 const RETRY_MAX_MS = 8_000;
 /** The interval at which the page checks for a stall. */
-const WATCH_MS = 500;
+const STALL_CHECK_INTERVAL_MS = 500;
 
 /** Splits the text of the stream into events. */
 export class Splitter {
@@ -58,8 +58,8 @@ export class Splitter {
 }
 
 /**
- * A connection to the stream. Calls `onEvent(name, data)` for every event, and `onState()` when `state` may have changed:
- * `connecting`, `live`, `stalled`, `cut` or `refused`.
+ * A connection to the stream. Its `state` is `connecting`, `live`, `stalled`, `cut` or `refused`. Calls `onEvent(name, data)` for every event,
+ * and `onState()` when `state` or `why` changes.
  */
 export class Stream {
   state = 'connecting';
@@ -68,13 +68,13 @@ export class Stream {
   /** When the last event arrived, by `performance.now()`. */
   lastEventAt = null;
   /** When the next attempt to connect begins, by `performance.now()`. */
-  nextAttempt = null;
+  nextAttemptAt = null;
 
   #onEvent;
   #onState;
   /** The id of the last event. */
   #lastEventId = null;
-  #abort = null;
+  #abortController = null;
   /** When bytes last arrived or a request was sent, by `performance.now()`. */
   #lastActivityAt = 0;
   #timer = null;
@@ -84,36 +84,36 @@ export class Stream {
   constructor(onEvent, onState) {
     this.#onEvent = onEvent;
     this.#onState = onState;
-    setInterval(() => this.#checkForStall(), WATCH_MS);
+    setInterval(() => this.#checkForStall(), STALL_CHECK_INTERVAL_MS);
     addEventListener('online', () => this.retry());
   }
 
   /** Connects now, even if the service has refused the stream or the next attempt is later. */
   retry() {
-    if (this.state === 'live' || this.#abort) return;
+    if (this.state === 'live' || this.#abortController) return;
     clearTimeout(this.#timer);
-    this.nextAttempt = null;
+    this.nextAttemptAt = null;
     // Leave the state `refused`, so that another refusal is a change of state and the page asks for a token again.
     if (this.state === 'refused') this.#setState('connecting', '');
     this.#connect();
   }
 
   /** Returns the age of the last event, in milliseconds. */
-  age() {
+  lastEventAge() {
     return this.lastEventAt == null ? 0 : performance.now() - this.lastEventAt;
   }
 
   async #connect() {
-    const abort = new AbortController();
-    this.#abort = abort;
+    const abortController = new AbortController();
+    this.#abortController = abortController;
     this.#lastActivityAt = performance.now();
     try {
       const response = await fetch('/v1/events', {
         headers: withBearerToken({ accept: 'text/event-stream', ...(this.#lastEventId && { 'last-event-id': this.#lastEventId }) }),
         cache: 'no-store',
-        signal: abort.signal,
+        signal: abortController.signal,
       });
-      if (!response.ok) throw await Problem.of(response);
+      if (!response.ok) throw await Problem.fromResponse(response);
       await this.#read(response.body.pipeThrough(new TextDecoderStream()).getReader());
       this.#reconnectLater('the service closed the stream');
     } catch (error) {
@@ -134,7 +134,7 @@ export class Stream {
   #handle({ id, event, data }) {
     const parsed = JSON.parse(data);
     this.#onEvent(event, parsed);
-    // Store the id only now: an event that cannot be parsed does not count as read.
+    // Store the id after `JSON.parse`: an event that cannot be parsed does not count as read.
     if (id) this.#lastEventId = id;
     this.lastEventAt = performance.now();
     this.#failures = 0;
@@ -144,14 +144,14 @@ export class Stream {
 
   /** Plans the next attempt to connect, unless the service has refused the stream. */
   #reconnectLater(why, status) {
-    this.#abort = null;
+    this.#abortController = null;
     if (status === 401 || status === 403) {
       this.#setState('refused', why, status);
       return;
     }
     const pause = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** this.#failures) * (0.75 + Math.random() / 2);
     this.#failures += 1;
-    this.nextAttempt = performance.now() + pause;
+    this.nextAttemptAt = performance.now() + pause;
     this.#timer = setTimeout(() => this.retry(), pause);
     this.#setState('cut', why);
   }
@@ -159,11 +159,11 @@ export class Stream {
   #checkForStall() {
     if (this.state !== 'live' && this.state !== 'stalled') {
       // Abort a request that gets no bytes.
-      if (performance.now() - this.#lastActivityAt > GIVE_UP_MS) this.#abort?.abort();
+      if (performance.now() - this.#lastActivityAt > GIVE_UP_MS) this.#abortController?.abort();
       return;
     }
-    if (this.age() > this.#stallAfter + GIVE_UP_MS) this.#abort?.abort();
-    else if (this.age() > this.#stallAfter) this.#setState('stalled', 'the connection is open, but no events arrive');
+    if (this.lastEventAge() > this.#stallAfter + GIVE_UP_MS) this.#abortController?.abort();
+    else if (this.lastEventAge() > this.#stallAfter) this.#setState('stalled', 'the connection is open, but no events arrive');
   }
 
   #setState(state, why, status = null) {

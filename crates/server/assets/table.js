@@ -9,7 +9,7 @@ const ROW_PX = 30;
 const ROW_NARROW_PX = 54;
 const narrow = matchMedia('(max-width: 700px)');
 
-let tables = 0;
+let tableCount = 0;
 
 /**
  * Each column is `{ id, label, sort, draw(cell, item, row) }`. `sort` is the order of the first click on the column: `'up'` or `'down'`.
@@ -27,7 +27,7 @@ export class Table {
   #space;
   #heads = [];
   #rows = [];
-  #id = `table-${(tables += 1)}`;
+  #id = `table-${(tableCount += 1)}`;
   #frame = 0;
   #resizeObserver;
 
@@ -169,7 +169,7 @@ export class Table {
   }
 }
 
-/** Returns a column of plain text. */
-export function plain(id, label, text, more = {}) {
-  return { id, label, draw: (cell, item) => setText(cell, text(item)), ...more };
+/** Returns a column that shows `text(item)`. `options` are further properties of the column. */
+export function textColumn(id, label, text, options = {}) {
+  return { id, label, draw: (cell, item) => setText(cell, text(item)), ...options };
 }

@@ -17,36 +17,37 @@ const STEP_MIN_PX = 90;
 /** Returns the leases of a lock, newest first: `{ since, until, by, fence, end }`. `until` is null for a lease that still holds. */
 export function leasesOf(events, lock) {
   const all = [];
-  const open = new Map();
+  /** The leases that were granted so far, by fence. */
+  const byFence = new Map();
   for (const event of [...events].reverse()) {
     if (event.what === 'granted') {
-      // Another entry continues the lease.
-      if (event.fence != null && open.has(event.fence)) continue;
+      // A lock can have several entries with the same fence (readers, or a reentrant owner). Another entry continues the lease.
+      if (event.fence != null && byFence.has(event.fence)) continue;
       const lease = { since: event.at_ms, until: null, by: event.by, fence: event.fence, end: null };
-      open.set(event.fence, lease);
+      byFence.set(event.fence, lease);
       all.push(lease);
     } else {
-      const lease = open.get(event.fence);
+      const lease = byFence.get(event.fence);
       if (!lease) continue;
       lease.end = lease.end === 'broken' ? 'broken' : event.what;
       // A broken lease may hold until it expires. Then the end of the lease is a later event.
       if (event.what !== 'broken' || event.mode === 'now') lease.until = event.at_ms;
     }
   }
-  const held = lock?.held ? lock.fence : null;
-  if (held != null && !open.has(held) && lock.since_ms != null) {
-    all.push({ since: lock.since_ms, until: null, by: lock.holder, fence: held, end: null });
+  const currentFence = lock?.held ? lock.fence : null;
+  if (currentFence != null && !byFence.has(currentFence) && lock.since_ms != null) {
+    all.push({ since: lock.since_ms, until: null, by: lock.holder, fence: currentFence, end: null });
   }
   // The release of one of several entries does not end a lease that still holds the lock.
   for (const lease of all) {
-    if (lease.fence === held && lease.end === 'released') {
+    if (lease.fence === currentFence && lease.end === 'released') {
       lease.until = null;
       lease.end = null;
     }
   }
   // A lease that has no end and is not the current lease expired at the latest before the next grant.
   all.forEach((lease, index) => {
-    if (lease.until == null && lease.fence !== held) {
+    if (lease.until == null && lease.fence !== currentFence) {
       lease.until = all[index + 1]?.since ?? lease.since;
       lease.end ??= 'lapsed';
     }

@@ -47,9 +47,10 @@ use crate::{page, trace};
 )]
 struct Document;
 
-/// The statuses of problems: for calls with a body, and for read-only calls.
-const CALL_STATUSES: [u16; 12] = [400, 401, 403, 404, 408, 409, 410, 413, 415, 429, 500, 503];
-const READ_STATUSES: [u16; 7] = [400, 401, 403, 404, 429, 500, 503];
+/// The statuses of the problems that a call with a body can return.
+const POST_STATUSES: [u16; 12] = [400, 401, 403, 404, 408, 409, 410, 413, 415, 429, 500, 503];
+/// The statuses of the problems that a read-only call can return.
+const GET_STATUSES: [u16; 7] = [400, 401, 403, 404, 429, 500, 503];
 
 /// Adds the authentication schemes and the problems of all calls to the `OpenAPI` document.
 fn add_security_and_problems(document: &mut utoipa::openapi::OpenApi) {
@@ -64,8 +65,8 @@ fn add_security_and_problems(document: &mut utoipa::openapi::OpenApi) {
         let statuses: &[u16] = match path.as_str() {
             "/healthz" => &[],
             "/readyz" => &[503],
-            _ if item.post.is_some() => &CALL_STATUSES,
-            _ => &READ_STATUSES,
+            _ if item.post.is_some() => &POST_STATUSES,
+            _ => &GET_STATUSES,
         };
         for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
             operation.responses.responses.extend(problem::responses(statuses));
@@ -114,7 +115,7 @@ pub(crate) fn router(service: &Arc<Service>) -> Router {
 /// Dropping the future drops the call.
 async fn run_on_reader_thread(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
     let mut call = JoinSet::new();
-    call.spawn_on(next.run(request).in_current_span(), &service.readers);
+    call.spawn_on(next.run(request).in_current_span(), &service.reader_runtime);
     match call.join_next().await {
         Some(Ok(response)) => response,
         Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),

@@ -16,8 +16,8 @@ use sha2::{Digest, Sha256};
 use crate::limiter::limit_key_of;
 use crate::problem::{Code, Problem};
 
-/// The HTTP clients with access to a service. [`parse`](Self::parse) reads the clients from the text of a file, which
-/// has one line for each client.
+/// The HTTP clients that may call a service. [`parse`](Self::parse) reads them from the text of a file, which has one
+/// line for each client.
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
     /// Each client by the hash of its bearer token (`sha256:..`) or of its certificate (`cert:..`). Only hashes are
@@ -25,7 +25,7 @@ pub struct Clients {
     identities: HashMap<String, Arc<Identity>>,
 }
 
-/// The identity of a caller, and its permissions.
+/// The name and the permissions of a caller.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) name: String,
@@ -33,7 +33,7 @@ pub(crate) struct Identity {
     pub(crate) limit_key: Arc<str>,
     scopes: Vec<Scope>,
     /// The patterns of the names that this caller has access to.
-    pub(crate) names: Vec<Filter>,
+    pub(crate) name_patterns: Vec<Filter>,
 }
 
 /// A permission for one kind of call.
@@ -62,7 +62,7 @@ impl Identity {
             name: address.to_string(),
             limit_key: limit_key_of(address).into(),
             scopes: Scope::ALL.map(|(_, scope)| scope).into(),
-            names: vec![Filter::default()],
+            name_patterns: vec![Filter::default()],
         })
     }
 
@@ -78,15 +78,15 @@ impl Identity {
     /// Checks that the caller has this scope, and access to the lock with this name.
     pub(crate) fn check_scope_and_name(&self, scope: Scope, name: &str) -> Result<(), Problem> {
         self.check_scope(scope)?;
-        if self.can_see(name) {
+        if self.has_access_to(name) {
             return Ok(());
         }
         Err(Problem::new(Code::Forbidden, format!("the client {:?} has no access to the name {name:?}", self.name)))
     }
 
     /// Returns whether the caller has access to the lock with this name.
-    pub(crate) fn can_see(&self, name: &str) -> bool {
-        self.names.iter().any(|names| names.matches(name))
+    pub(crate) fn has_access_to(&self, name: &str) -> bool {
+        self.name_patterns.iter().any(|pattern| pattern.matches(name))
     }
 }
 

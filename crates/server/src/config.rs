@@ -19,14 +19,14 @@ pub struct Config {
     /// [`leases_outlive_process`](quorlock::ClientBuilder::leases_outlive_process), because the leases of the service's
     /// callers must survive a restart of the service.
     pub client: Client,
-    /// The builder of a second quorlock client, which only reads: it lists locks, reads the history, and feeds the
-    /// stream of events. The connections of this second client run on another thread, so that decoding a long reply
-    /// does not delay a lock. If this is `None`, the service reads with `client`.
+    /// Builds a second quorlock client that only reads: it lists locks, reads the history, and feeds the stream of
+    /// events. The connections of this second client run on another thread, so that decoding a long reply does not
+    /// delay a lock. If this field is `None`, the service reads with `client`.
     pub read_client: Option<ClientBuilder>,
     /// The limits for callers.
     pub limits: Limits,
-    /// The HTTP clients that may call the service. If this is `None`, every host that can reach the service may call
-    /// it.
+    /// The HTTP clients that may call the service. If this field is `None`, every host that can reach the service may
+    /// call it.
     pub allowed_clients: Option<Clients>,
     /// The certificates for TLS; `None` for plain HTTP.
     pub tls: Option<Tls>,
@@ -48,10 +48,11 @@ impl Config {
         }
     }
 
-    /// Returns whether the service may listen only on a loopback address, because nothing authenticates its callers.
+    /// Returns whether the service may listen only on a loopback address: it has no authentication, and
+    /// `danger_no_auth` does not allow other addresses.
     pub(crate) fn is_loopback_only(&self) -> bool {
-        let by_certificate = self.tls.as_ref().is_some_and(|tls| tls.authorities.is_some());
-        self.allowed_clients.is_none() && !by_certificate && !self.danger_no_auth
+        let has_client_certificates = self.tls.as_ref().is_some_and(|tls| tls.authorities.is_some());
+        self.allowed_clients.is_none() && !has_client_certificates && !self.danger_no_auth
     }
 }
 
@@ -97,11 +98,11 @@ pub struct Limits {
     pub drain_timeout: Duration,
 }
 
-/// The longest form of one byte of a name in JSON: `\u0001`.
+/// The length of the longest form of one byte of a name in JSON, for example `\u0001`.
 const JSON_ESCAPE_BYTES: usize = 6;
-/// Room for the field names of one lease, and for the characters between them.
+/// The bytes that one lease in a JSON list needs besides its name and its id: field names, quotes, braces and commas.
 const LEASE_FIELDS_BYTES: usize = 64;
-/// Room for all other fields of a request.
+/// The bytes that all other fields of a request may need.
 const OTHER_FIELDS_BYTES: usize = 64 * 1024;
 /// The nodes refuse a released key for the longest wait of a request plus this duration.
 const RELEASED_KEY_SLACK: Duration = Duration::from_secs(60);
@@ -114,8 +115,8 @@ impl Limits {
         self.batch.saturating_mul(lease_bytes).saturating_add(OTHER_FIELDS_BYTES)
     }
 
-    /// Returns how long the nodes refuse requests with a released key. After this time, no request that was sent before
-    /// the release can still arrive.
+    /// Returns how long the nodes refuse requests with a released key. A request that was sent before the release
+    /// cannot arrive later than that.
     pub(crate) fn released_key_refusal(&self) -> Duration {
         self.max_wait.saturating_add(RELEASED_KEY_SLACK)
     }

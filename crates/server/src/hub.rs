@@ -1,8 +1,8 @@
-//! A copy of the nodes' state. The service reads the nodes into the copy at most once a second.
+//! The hub: a copy of the nodes' state in this process, and the stream of changes to the copy.
 //!
-//! The service answers requests for lists, the history and single locks from the copy, so a thousand readers cost the
-//! nodes as much as one reader. It reads the nodes on a separate thread with separate connections, so reads do not
-//! delay requests for leases.
+//! The service reads the nodes into the copy at most once a second. From the copy, the service answers requests for
+//! lists, the history and single locks, so a thousand readers cost the nodes as much as one reader. The service reads
+//! the nodes on a separate thread with separate connections, so reads do not delay requests for leases.
 
 mod answer;
 mod change;
@@ -51,7 +51,7 @@ pub(crate) struct StreamEvent {
     name: Option<Arc<str>>,
 }
 
-/// Reads the nodes, keeps the copy of their state, and publishes changes to the followers.
+/// Reads the nodes, keeps the copy of their state, and publishes changes to the followers (the readers of the stream).
 pub(crate) struct Hub {
     /// The client that acquires locks. It knows the health of the nodes without sending a request.
     client: Client,
@@ -65,13 +65,13 @@ pub(crate) struct Hub {
     read_requested: Notify,
     /// Locked during every read of the nodes, so that only one read runs at a time.
     read_lock: tokio::sync::Mutex<()>,
-    reads: Counter,
+    /// The metric that counts all reads of the nodes: into the copy, and for one answer.
+    reads_metric: Counter,
     state: Mutex<State>,
 }
 
 impl Hub {
-    /// Returns a hub. `reads` counts the reads of the nodes.
-    pub(crate) fn new(client: Client, reader: Client, reads: Counter) -> Arc<Self> {
+    pub(crate) fn new(client: Client, reader: Client, reads_metric: Counter) -> Arc<Self> {
         let state = State::default();
         Arc::new(Self {
             client,
@@ -80,7 +80,7 @@ impl Hub {
             read_count: watch::Sender::new(0),
             read_requested: Notify::new(),
             read_lock: tokio::sync::Mutex::new(()),
-            reads,
+            reads_metric,
             state: Mutex::new(state),
         })
     }
@@ -91,7 +91,7 @@ impl Hub {
         if self.newest_id.receiver_count() == 0 {
             tokio::select! {
                 () = self.read_requested.notified() => {}
-                // Without this branch, a replica that nobody reads would report no outages.
+                // Without this branch, a replica that gets no read-only calls would notice no outages.
                 () = tokio::time::sleep(FRESH_FOR) => return self.record_known_health(),
             }
         }
@@ -116,7 +116,7 @@ impl Hub {
         let filter = Filter::default().limit(LIST_MAX);
         let (listing, history) = tokio::join!(self.reader.list(&filter), self.newest_events());
         drop(read_guard);
-        // Convert the locks before locking the state, so that other callers do not wait for the conversion.
+        // Convert the locks before taking the mutex of the state, so that other tasks do not wait for the conversion.
         let history_result = history.as_ref().map(|_| ()).map_err(Clone::clone);
         let mut locks = None;
         let coverage = listing.map(|listing| {
@@ -140,7 +140,7 @@ impl Hub {
             "trouble": coverage.as_ref().err().map(ToString::to_string),
         });
         state.publish("look", look.to_string(), None);
-        // Keep a failed read for as short a time as possible.
+        // Repeat a failed read one second after it has failed, even if it was slow.
         let fresh_for = if coverage.is_ok() { FRESH_FOR.max(took * SLOW_READ_FACTOR) } else { FRESH_FOR + took };
         state.last_read = Some(LastRead { as_of, fresh_until: began + fresh_for, coverage, history: history_result });
         state.drop_unread_snapshot();
@@ -150,9 +150,9 @@ impl Hub {
         (began, fresh_for)
     }
 
-    /// Returns the newest events, newest first, and whether the nodes keep no others.
+    /// Returns the newest events of the history, newest first, and whether these are all events that the nodes keep.
     async fn newest_events(&self) -> Result<(Vec<EventView>, bool), ReadError> {
-        // The first read needs all events, to know of which leases the history has the grant.
+        // The first read needs all events, to find the grants of the leases that are held now.
         let is_first = self.state().last_read.is_none();
         let mut limits = HISTORY_LIMITS.into_iter().skip(if is_first { HISTORY_LIMITS.len() - 1 } else { 0 });
         loop {
@@ -168,7 +168,7 @@ impl Hub {
     /// Waits until no other task reads the nodes, and counts a read. No other read can start while the guard exists.
     async fn start_read(&self) -> tokio::sync::MutexGuard<'_, ()> {
         let guard = self.read_lock.lock().await;
-        self.reads.inc();
+        self.reads_metric.inc();
         guard
     }
 
@@ -183,14 +183,15 @@ impl Hub {
         }
     }
 
-    /// Returns a follower of the stream. It continues after the event `last`, or starts with a snapshot if `last` is
-    /// `None` or too old.
-    pub(crate) async fn subscribe(self: &Arc<Self>, caller: Arc<Identity>, last: Option<EventId>) -> Follower {
+    /// Returns a follower of the stream. The follower continues after the event `last_read_id`. It starts with a
+    /// snapshot if `last_read_id` is `None` or too old.
+    pub(crate) async fn subscribe(self: &Arc<Self>, caller: Arc<Identity>, last_read_id: Option<EventId>) -> Follower {
         // While there is a receiver, the hub keeps the copy fresh.
         let newest_id = self.newest_id.subscribe();
         self.wait_until_fresh().await;
-        // The default id belongs to no run, so a reader without an id gets a snapshot first.
-        Follower { hub: Arc::clone(self), caller, newest_id, snapshot: None, read_up_to: last.unwrap_or_default() }
+        // The default id has a new random run number, so a reader without an id gets a snapshot first.
+        let last_read_id = last_read_id.unwrap_or_default();
+        Follower { hub: Arc::clone(self), caller, newest_id, snapshot: None, last_read_id }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -1,7 +1,8 @@
 //! The lease id that callers get: a secret, signed text.
 //!
 //! The signature proves that a replica of this service made the lease id. A release stores a tombstone (a note that the
-//! lease is over) on every node, even if there is no such lease, so the service must reject forged lease ids.
+//! lease is over) on every node, even if there is no such lease. So a caller could fill the nodes with tombstones by
+//! releasing forged lease ids, if the service accepted them.
 
 use quorlock::DetachedLease;
 
@@ -9,13 +10,14 @@ use crate::auth::{hex, sha256};
 use crate::problem::{Code, Problem};
 
 /// The prefix of the id of a lease that was requested with an idempotency key. A release of the lease releases the key.
-const KEYED: &str = "key.";
+const KEYED_PREFIX: &str = "key.";
 /// The number of bytes of the signature at the end of a lease id.
 const SIGNATURE_BYTES: usize = 16;
 /// The length of the longest lease id. JSON escapes none of its characters.
-pub(crate) const LEASE_ID_BYTES_MAX: usize = KEYED.len() + DetachedLease::TEXT_BYTES_MAX + 1 + 2 * SIGNATURE_BYTES;
+pub(crate) const LEASE_ID_BYTES_MAX: usize =
+    KEYED_PREFIX.len() + DetachedLease::TEXT_BYTES_MAX + 1 + 2 * SIGNATURE_BYTES;
 
-/// What a lease id contains.
+/// The content of a lease id.
 pub(crate) struct LeaseId {
     pub(crate) lease: DetachedLease,
     /// Whether the lease was requested with an idempotency key.
@@ -42,7 +44,7 @@ impl Signer {
         if !is_equal_in_constant_time(signature, &self.signature(body)) {
             return Err(invalid());
         }
-        let (text, is_keyed) = body.strip_prefix(KEYED).map_or((body, false), |text| (text, true));
+        let (text, is_keyed) = body.strip_prefix(KEYED_PREFIX).map_or((body, false), |text| (text, true));
         let lease: DetachedLease = text.parse().map_err(|_| invalid())?;
         if lease.name().as_str() != name {
             return Err(Problem::new(Code::NotHolder, format!("the lease_id does not belong to the lock {name:?}")));
@@ -52,12 +54,12 @@ impl Signer {
 
     /// Returns the signed text of a lease id.
     pub(crate) fn sign(&self, id: &LeaseId) -> String {
-        let prefix = if id.is_keyed { KEYED } else { "" };
+        let prefix = if id.is_keyed { KEYED_PREFIX } else { "" };
         let text = format!("{prefix}{}", id.lease.reveal());
         format!("{text}.{}", self.signature(&text))
     }
 
-    /// Hashes twice with the key, which prevents length extension.
+    /// Hashes twice with the key, which prevents length-extension attacks.
     fn signature(&self, body: &str) -> String {
         let inner = sha256(&[&self.key, body.as_bytes()].concat());
         let outer = sha256(&[self.key, inner].concat());
@@ -88,7 +90,7 @@ mod tests {
                 assert!(signer.verify("a", &text[cut..]).is_err(), "without the first {cut} bytes");
                 assert!(signer.verify("a", &text[..cut]).is_err(), "only the first {cut} bytes");
             }
-            assert!(signer.verify("a", &format!("{KEYED}{text}")).is_err());
+            assert!(signer.verify("a", &format!("{KEYED_PREFIX}{text}")).is_err());
             assert!(signer.verify("b", &text).is_err());
             assert!(Signer::new("another cluster").verify("a", &text).is_err());
         }

@@ -8,8 +8,8 @@
 //!
 //! The page is a web interface for operators. Its files are in `assets/` of this crate, and are built into the binary.
 //! The service returns them at `/` and `/assets/..` without authentication, because they contain no secret. The page
-//! uses only this API. It reads [`/v1/events`](#the-stream-of-events) with `fetch`, because an `EventSource` cannot
-//! send an `Authorization` header.
+//! gets all its data from the calls of this service. It reads [`/v1/events`](#the-stream-of-events) with `fetch`,
+//! because an `EventSource` cannot send an `Authorization` header.
 //!
 //! # The stream of events
 //!
@@ -19,7 +19,7 @@
 //! | event | data |
 //! |---|---|
 //! | `snapshot` | `{at_ms, nodes, locks, history, outages, lapses}`: the full state at the time `at_ms`, which replaces all earlier events |
-//! | `lock` | a lock that is new or has changed, as `GET /v1/locks/{name}` returns it, and the number of `renewals` that this replica has seen; `left_ms` is the remaining time at the time `at_ms` |
+//! | `lock` | a lock that is new or has changed, as `GET /v1/locks/{name}` returns it, and the number of `renewals` that this replica has seen; `left_ms` is the remaining time of the lease, counted from `at_ms` |
 //! | `gone` | `{name}`: the lock is no longer held or waited for |
 //! | `nodes` | all nodes, as `GET /v1/nodes` returns them |
 //! | `history` | one event of the history; the event `lapsed` means that, according to this replica, a lease expired because nobody renewed it |

@@ -1,5 +1,8 @@
-//! Limits for each caller: requests per second, waiters, event streams and connections at the same time, released keys,
-//! and names in 24 hours.
+//! Limits for each client: requests per second, waiters, event streams and connections at the same time, released
+//! idempotency keys, and names in 24 hours.
+//!
+//! A client is identified by its limit key: its name in the file of clients, or its address if the client has not
+//! authenticated.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -17,10 +20,10 @@ use crate::metrics::Metrics;
 use crate::name_limiter::NameLimiter;
 use crate::problem::{Code, Problem};
 
-/// The interval at which the state of idle callers is removed.
+/// The interval at which idle clients are removed from the limiter.
 pub(crate) const REMOVE_IDLE_EVERY: Duration = Duration::from_secs(60);
 
-/// Enforces the limits of all callers.
+/// Enforces the limits of all clients.
 pub(crate) struct Limiter {
     clock: DefaultClock,
     requests_per_second: NonZeroU32,
@@ -41,7 +44,7 @@ impl Limiter {
             requests_per_second,
             requests: RateLimiter::keyed(Quota::per_second(requests_per_second)),
             reads: RateLimiter::keyed(Quota::per_second(NonZeroU32::MIN)),
-            released_keys: RateLimiter::keyed(quota_of_existing(limits.released_keys, limits.released_key_refusal())),
+            released_keys: RateLimiter::keyed(quota_of_live_items(limits.released_keys, limits.released_key_refusal())),
             names: NameLimiter::new(limits.names),
             waiters: ConcurrencyLimit::new("waiting requests", limits.waiters, &metrics.waiters),
             event_streams: ConcurrencyLimit::new("event streams", limits.event_streams, &metrics.followers),
@@ -50,40 +53,42 @@ impl Limiter {
     }
 
     /// Counts a request.
-    pub(crate) fn count_request(&self, caller: &Arc<str>) -> Result<(), Problem> {
+    pub(crate) fn count_request(&self, limit_key: &Arc<str>) -> Result<(), Problem> {
         let detail = || too_many_requests(self.requests_per_second);
-        self.requests.check_key(caller).map_err(|early| self.rate_limited(detail(), &early))
+        self.requests.check_key(limit_key).map_err(|not_until| self.rate_limited(detail(), &not_until))
     }
 
-    /// Counts the leases of a request, except the first, as requests: each is as much work as a separate request.
-    pub(crate) fn count_batch(&self, caller: &Arc<str>, leases: usize) -> Result<(), Problem> {
+    /// Counts each lease of a request as a request, because each is as much work as a separate request. Skips the first
+    /// lease, which [`count_request`](Self::count_request) has counted.
+    pub(crate) fn count_batch(&self, limit_key: &Arc<str>, leases: usize) -> Result<(), Problem> {
         let leases = u32::try_from(leases).unwrap_or(u32::MAX);
         let Some(further) = NonZeroU32::new(leases.saturating_sub(1)) else { return Ok(()) };
         let max = self.requests_per_second;
-        // The request itself was already counted as the first lease. A larger batch would never fit into the limit.
+        // A request with more leases than requests per second would fail at every retry.
         if leases > max.get() {
             let why = format!("{leases} leases count as {leases} requests, and the limit is {max} requests per second");
             return Err(Problem::invalid(format!("{why}: send fewer leases in one request")));
         }
-        // After a second, the whole limit is available again.
-        let too_early = || Problem::new(Code::RateLimited, too_many_requests(max));
-        self.requests.check_key_n(caller, further).ok().and_then(Result::ok).ok_or_else(too_early)
+        // The default `Retry-After` of one second is enough: by then, the whole limit is available again.
+        let rate_limited = || Problem::new(Code::RateLimited, too_many_requests(max));
+        self.requests.check_key_n(limit_key, further).ok().and_then(Result::ok).ok_or_else(rate_limited)
     }
 
-    /// Counts a read of the nodes for one caller. Each caller may cause one read per second.
-    pub(crate) fn count_read(&self, caller: &Arc<str>) -> Result<(), Problem> {
-        let detail = "no copy has the answer, and each client may cause one read of the nodes per second: retry later";
-        self.reads.check_key(caller).map_err(|early| self.rate_limited(detail, &early))
+    /// Counts a read of the nodes. Each client may cause one read per second.
+    pub(crate) fn count_read(&self, limit_key: &Arc<str>) -> Result<(), Problem> {
+        let detail = "the service's copy of the nodes' state does not have the answer, and each client may cause one \
+                      read of the nodes per second: retry later";
+        self.reads.check_key(limit_key).map_err(|not_until| self.rate_limited(detail, &not_until))
     }
 
-    /// Counts released keys. The nodes must remember each released key for a while, to refuse late requests with the
-    /// key.
-    pub(crate) fn count_released_keys(&self, caller: &Arc<str>, keys: usize) -> Result<(), Problem> {
+    /// Counts released idempotency keys. The nodes must remember each released key until no late request with the key
+    /// can arrive.
+    pub(crate) fn count_released_keys(&self, limit_key: &Arc<str>, keys: usize) -> Result<(), Problem> {
         let Some(keys) = u32::try_from(keys).ok().and_then(NonZeroU32::new) else { return Ok(()) };
         let detail = "too many keys were released: the nodes remember each released key until no request with the key \
                       can still arrive; retry later";
-        match self.released_keys.check_key_n(caller, keys) {
-            Ok(counted) => counted.map_err(|early| self.rate_limited(detail, &early)),
+        match self.released_keys.check_key_n(limit_key, keys) {
+            Ok(counted) => counted.map_err(|not_until| self.rate_limited(detail, &not_until)),
             Err(InsufficientCapacity(max)) => {
                 let why = format!("the request releases {keys} leases with keys, and the limit is {max} at once");
                 Err(Problem::invalid(format!("{why}: release fewer leases in one request")))
@@ -91,9 +96,9 @@ impl Limiter {
         }
     }
 
-    /// Counts the names that a client wants to lock, except names that the client has used recently.
-    pub(crate) fn count_names(&self, caller: &Arc<str>, names: &[String]) -> Result<(), Problem> {
-        self.names.count(caller, names, Instant::now()).map_err(|pause| {
+    /// Counts the names that a client wants to lock, except names that are already counted.
+    pub(crate) fn count_names(&self, limit_key: &Arc<str>, names: &[String]) -> Result<(), Problem> {
+        self.names.count(limit_key, names, Instant::now()).map_err(|pause| {
             let max = self.names.max_names_per_client;
             let why = format!("each client may use {max} different names in 24 hours");
             let detail = format!("too many new names: {why}, because the nodes keep a fence for each; reuse names");
@@ -101,12 +106,16 @@ impl Limiter {
         })
     }
 
-    fn rate_limited(&self, detail: impl Into<String>, early: &NotUntil<<DefaultClock as Clock>::Instant>) -> Problem {
-        Problem::new(Code::RateLimited, detail).retry_after(early.wait_time_from(self.clock.now()))
+    fn rate_limited(
+        &self,
+        detail: impl Into<String>,
+        not_until: &NotUntil<<DefaultClock as Clock>::Instant>,
+    ) -> Problem {
+        Problem::new(Code::RateLimited, detail).retry_after(not_until.wait_time_from(self.clock.now()))
     }
 
-    /// Removes the state of idle callers.
-    pub(crate) fn remove_idle_callers(&self) {
+    /// Removes idle clients.
+    pub(crate) fn remove_idle_clients(&self) {
         self.requests.retain_recent();
         self.reads.retain_recent();
         self.released_keys.retain_recent();
@@ -118,9 +127,9 @@ fn too_many_requests(max: NonZeroU32) -> String {
     format!("the client sent more than {max} requests per second: send fewer, or retry later")
 }
 
-/// Returns a quota that allows at most `max` items to exist at any time, if each item exists for `lifetime`. The quota
-/// allows half of the items in a burst, and the other half spread over the lifetime.
-fn quota_of_existing(max: u32, lifetime: Duration) -> Quota {
+/// Returns a quota that allows at most `max` items to exist at any time, if each item exists for `lifetime`. For
+/// `max` = 10 and a lifetime of a minute, the quota allows a burst of 5 items, and then 5 items per minute.
+fn quota_of_live_items(max: u32, lifetime: Duration) -> Quota {
     let burst = NonZeroU32::new(max / 2).unwrap_or(NonZeroU32::MIN);
     let period = (lifetime / burst.get()).max(Duration::from_nanos(1));
     Quota::with_period(period).map_or(Quota::per_second(burst), |quota| quota.allow_burst(burst))
@@ -139,39 +148,40 @@ pub(crate) fn limit_key_of(address: IpAddr) -> String {
     }
 }
 
-/// Limits how many waiters, event streams or connections each caller has at the same time.
+/// Limits how many waiters, event streams or connections each client has at the same time.
 pub(crate) struct ConcurrencyLimit {
-    /// The counted items, for messages.
-    items: &'static str,
-    max_per_caller: usize,
-    /// The number of items of all callers together.
+    /// The kind of the counted items, for messages: for example `event streams`.
+    item_kind: &'static str,
+    max_per_client: usize,
+    /// The number of items of all clients together.
     total: Gauge,
-    /// The number of items of each caller that has items.
+    /// The number of items of each client that has items, by limit key.
     counts: Mutex<HashMap<String, usize>>,
 }
 
 impl ConcurrencyLimit {
-    fn new(items: &'static str, max_per_caller: usize, total: &Gauge) -> Arc<Self> {
-        Arc::new(Self { items, max_per_caller, total: total.clone(), counts: Mutex::default() })
+    fn new(item_kind: &'static str, max_per_client: usize, total: &Gauge) -> Arc<Self> {
+        Arc::new(Self { item_kind, max_per_client, total: total.clone(), counts: Mutex::default() })
     }
 
-    /// Counts one item of the caller until the reservation is dropped.
-    pub(crate) fn reserve(self: &Arc<Self>, caller: &str) -> Result<Reservation, Problem> {
+    /// Counts one item of the client until the reservation is dropped.
+    pub(crate) fn reserve(self: &Arc<Self>, limit_key: &str) -> Result<Reservation, Problem> {
         let mut counts = self.counts.lock();
-        let count = counts.entry(caller.to_owned()).or_default();
-        if *count >= self.max_per_caller {
-            let detail = format!("limit reached: {caller:?} already has {count} {}; end one of them first", self.items);
+        let count = counts.entry(limit_key.to_owned()).or_default();
+        if *count >= self.max_per_client {
+            let items = self.item_kind;
+            let detail = format!("limit reached: {limit_key:?} already has {count} {items}; end one of them first");
             return Err(Problem::new(Code::RateLimited, detail));
         }
         *count += 1;
         self.total.inc();
-        Ok(Reservation { caller: caller.to_owned(), limit: Arc::clone(self) })
+        Ok(Reservation { limit_key: limit_key.to_owned(), limit: Arc::clone(self) })
     }
 }
 
-/// One counted item of a caller. When the reservation is dropped, the item no longer counts.
+/// One counted item of a client. When the reservation is dropped, the item no longer counts.
 pub(crate) struct Reservation {
-    pub(crate) caller: String,
+    pub(crate) limit_key: String,
     limit: Arc<ConcurrencyLimit>,
 }
 
@@ -179,10 +189,10 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         self.limit.total.dec();
         let mut counts = self.limit.counts.lock();
-        if let Some(count) = counts.get_mut(&self.caller) {
+        if let Some(count) = counts.get_mut(&self.limit_key) {
             *count -= 1;
             if *count == 0 {
-                counts.remove(&self.caller);
+                counts.remove(&self.limit_key);
             }
         }
     }
@@ -197,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_caller_has_its_own_limits() {
+    async fn each_client_has_its_own_limits() {
         let limiter = limiter(Limits { requests_per_second: 2, waiters: 1, ..Limits::default() }).await;
         let (a, b) = ("a".into(), "b".into());
         assert!(limiter.count_request(&a).is_ok() && limiter.count_request(&a).is_ok());
@@ -213,10 +223,10 @@ mod tests {
     #[tokio::test]
     async fn a_batch_counts_one_request_for_each_lease() {
         let limiter = limiter(Limits { requests_per_second: 1_000, ..Limits::default() }).await;
-        let caller = "a".into();
-        let is_accepted = limiter.count_request(&caller).is_ok() && limiter.count_batch(&caller, 1_000).is_ok();
+        let client = "a".into();
+        let is_accepted = limiter.count_request(&client).is_ok() && limiter.count_batch(&client, 1_000).is_ok();
         assert!(is_accepted, "the whole limit must be usable");
-        assert_eq!(limiter.count_batch(&caller, 1_000).unwrap_err().code(), Code::RateLimited);
+        assert_eq!(limiter.count_batch(&client, 1_000).unwrap_err().code(), Code::RateLimited);
         assert_eq!(
             limiter.count_batch(&"b".into(), 1_001).unwrap_err().code(),
             Code::InvalidRequest,
@@ -226,12 +236,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn released_keys_of_each_caller_are_limited() {
+    async fn released_keys_of_each_client_are_limited() {
         let limiter =
             limiter(Limits { released_keys: 10, max_wait: Duration::from_secs(3_600), ..Limits::default() }).await;
-        let caller = "a".into();
-        assert!(limiter.count_released_keys(&caller, 0).is_ok() && limiter.count_released_keys(&caller, 5).is_ok());
-        assert_eq!(limiter.count_released_keys(&caller, 1).unwrap_err().code(), Code::RateLimited);
+        let client = "a".into();
+        assert!(limiter.count_released_keys(&client, 0).is_ok() && limiter.count_released_keys(&client, 5).is_ok());
+        assert_eq!(limiter.count_released_keys(&client, 1).unwrap_err().code(), Code::RateLimited);
         assert_eq!(limiter.count_released_keys(&"b".into(), 6).unwrap_err().code(), Code::InvalidRequest);
     }
 

@@ -70,19 +70,19 @@ impl Metrics {
         }
     }
 
-    /// Counts an answer.
-    pub(crate) fn answered(&self, call: &str, method: &Method, status: u16, code: Option<Code>, took: Duration) {
+    /// Counts an answer, and its problem if it has one.
+    pub(crate) fn count_answer(&self, call: &str, method: &Method, status: u16, code: Option<Code>, took: Duration) {
         let call = ("call", call.to_owned());
         self.durations.get_or_create(std::array::from_ref(&call)).observe(took.as_secs_f64());
         let labels = [call, ("method", method_label(method).to_owned()), ("status", status.to_string())];
         self.requests.get_or_create(&labels).inc();
         if let Some(code) = code {
-            self.failed(code);
+            self.count_problem(code);
         }
     }
 
-    /// Counts a problem.
-    pub(crate) fn failed(&self, code: Code) {
+    /// Counts a problem by its code.
+    pub(crate) fn count_problem(&self, code: Code) {
         self.problems.get_or_create(&[("code", code_text(code))]).inc();
     }
 
@@ -148,7 +148,7 @@ mod tests {
         let metrics = Metrics::new(&Client::memory().await);
         for method in ["BREW", "WHEN", "POST"] {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
-            metrics.answered("other", &method, 404, None, Duration::ZERO);
+            metrics.count_answer("other", &method, 404, None, Duration::ZERO);
         }
         let text = metrics.text();
         assert!(text.contains(r#"http_requests_total{call="other",method="other",status="404"} 2"#), "{text}");

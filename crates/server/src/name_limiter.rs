@@ -11,20 +11,21 @@ use parking_lot::Mutex;
 /// How long the nodes keep the fence of a name after the last use of the name.
 const FENCE_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Counts the names of each client for which the nodes may still keep a fence.
+/// Counts, for each client, the names whose fence the nodes may still keep.
 pub(crate) struct NameLimiter {
     pub(crate) max_names_per_client: usize,
     hasher: RandomState,
+    /// The names of each client, by limit key.
     clients: Mutex<HashMap<Arc<str>, ClientNames>>,
 }
 
-/// The hashes of the names that one client has used. The time since the first use by the client is divided into periods
-/// of 24 hours. A name is removed one to two periods after its last use, and by then the nodes no longer keep its
-/// fence.
+/// The hashes of the names that one client has used. Time is divided into periods of 24 hours, of which the first
+/// starts with the client's first request. A name is removed 24 to 48 hours after its last use. By then, the nodes no
+/// longer keep its fence.
 struct ClientNames {
     /// When the current period started.
     period_start: Instant,
-    /// The names of the current and of the previous period, and whether each was used in the current one.
+    /// The names of the current and of the previous period, and whether each was used in the current period.
     names: HashMap<u64, bool>,
 }
 
@@ -38,13 +39,13 @@ impl NameLimiter {
     pub(crate) fn count(&self, client: &Arc<str>, names: &[String], now: Instant) -> Result<(), Duration> {
         let hashes: HashSet<u64> = names.iter().map(|name| self.hasher.hash_one(name)).collect();
         let mut clients = self.clients.lock();
-        let used = clients.entry(Arc::clone(client)).or_insert_with(|| ClientNames::new(now));
-        used.start_due_periods(now);
-        let new = hashes.iter().filter(|hash| !used.names.contains_key(hash)).count();
-        if new > 0 && used.names.len() + new > self.max_names_per_client {
-            return Err((used.period_start + FENCE_RETENTION).saturating_duration_since(now));
+        let known = clients.entry(Arc::clone(client)).or_insert_with(|| ClientNames::new(now));
+        known.start_due_periods(now);
+        let new = hashes.iter().filter(|hash| !known.names.contains_key(hash)).count();
+        if new > 0 && known.names.len() + new > self.max_names_per_client {
+            return Err((known.period_start + FENCE_RETENTION).saturating_duration_since(now));
         }
-        used.names.extend(hashes.into_iter().map(|hash| (hash, true)));
+        known.names.extend(hashes.into_iter().map(|hash| (hash, true)));
         Ok(())
     }
 
@@ -52,16 +53,16 @@ impl NameLimiter {
     pub(crate) fn record_renewal(&self, client: &Arc<str>, name: &str, now: Instant) {
         let hash = self.hasher.hash_one(name);
         let mut clients = self.clients.lock();
-        let used = clients.entry(Arc::clone(client)).or_insert_with(|| ClientNames::new(now));
-        used.start_due_periods(now);
-        used.names.insert(hash, true);
+        let known = clients.entry(Arc::clone(client)).or_insert_with(|| ClientNames::new(now));
+        known.start_due_periods(now);
+        known.names.insert(hash, true);
     }
 
     /// Removes the clients that have no names left.
     pub(crate) fn remove_idle_clients(&self, now: Instant) {
-        self.clients.lock().retain(|_, used| {
-            used.start_due_periods(now);
-            !used.names.is_empty()
+        self.clients.lock().retain(|_, known| {
+            known.start_due_periods(now);
+            !known.names.is_empty()
         });
     }
 }
@@ -71,7 +72,7 @@ impl ClientNames {
         Self { period_start: now, names: HashMap::new() }
     }
 
-    /// Starts a new period for each period that has ended.
+    /// Moves to the period that contains `now`. Removes the names that were not used in the period before each move.
     fn start_due_periods(&mut self, now: Instant) {
         while now.saturating_duration_since(self.period_start) >= FENCE_RETENTION {
             self.names.retain(|_, is_current| std::mem::take(is_current));

@@ -1,4 +1,5 @@
-//! Serves the files of the page. They are part of the binary. The page is a client of the HTTP API.
+//! Serves the files of the page, a web interface for operators. The files are part of the binary. The page gets its
+//! data from the calls in `api`.
 
 use std::sync::{Arc, LazyLock};
 

@@ -19,7 +19,7 @@ const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// The vote of a quarantined node.
 const QUARANTINED: &str = "quarantined";
-/// The vote of another node that did not answer.
+/// The vote of a node that did not answer and is not known to be quarantined.
 const SILENT: &str = "silent";
 
 /// Defines the codes of problems. Each code has a status and a title.
@@ -160,17 +160,17 @@ impl Problem {
     pub(crate) fn no_majority(nodes: &NodesView) -> Self {
         let detail = format!("{} of {} nodes can vote", nodes.voting, nodes.nodes.len());
         let mut problem = Self::new(Code::NoQuorum, detail);
-        let silent = nodes.nodes.iter().filter_map(|node| {
+        let without_vote = nodes.nodes.iter().filter_map(|node| {
             let why = node.trouble.clone()?;
             let vote = if node.quarantine_ms.is_some() { QUARANTINED } else { SILENT };
             Some(NodeAnswer { node: node.node.clone(), vote, why })
         });
-        problem.0.nodes = silent.collect();
+        problem.0.nodes = without_vote.collect();
         let quarantines = nodes.nodes.iter().filter_map(|node| node.quarantine_ms).map(Duration::from_millis);
         problem.retry_not_before(Quorum::quarantine_left(nodes.nodes.len(), nodes.voting, quarantines.collect()))
     }
 
-    /// Sets the pause before a retry, if it is known how long a retry is certain to fail.
+    /// Sets the pause before a retry. Changes nothing if `pause` is `None`: nobody knows when a retry may succeed.
     fn retry_not_before(self, pause: Option<Duration>) -> Self {
         match pause {
             Some(pause) => self.retry_after(pause.max(RETRY_PAUSE_MIN)),

@@ -17,16 +17,18 @@ use crate::view::NodesView;
 
 /// The state that the handlers of all HTTP calls share.
 pub(crate) struct Service {
+    /// The quorlock client that acquires, renews, releases and breaks leases.
     pub(crate) client: Client,
-    /// The runtime of the thread that reads the nodes and runs read-only calls.
-    pub(crate) readers: Handle,
+    /// The runtime of the reader thread, which reads the nodes and runs read-only calls.
+    pub(crate) reader_runtime: Handle,
     pub(crate) limits: Limits,
     /// The number of configured nodes.
     pub(crate) nodes_total: usize,
     pub(crate) hub: Arc<Hub>,
     /// The HTTP clients that may call the service; `None` if every caller may.
     pub(crate) allowed_clients: Option<Clients>,
-    /// Whether the service listens only on a loopback address, because nothing authenticates its callers.
+    /// Whether the service has no authentication, and therefore listens only on a loopback address. False if
+    /// [`Config::danger_no_auth`] allows other addresses.
     pub(crate) is_loopback_only: bool,
     pub(crate) metrics: Metrics,
     pub(crate) limiter: Limiter,
@@ -35,12 +37,17 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    pub(crate) fn new(config: Config, reader: Client, readers: Handle, stopping: watch::Receiver<bool>) -> Arc<Self> {
+    pub(crate) fn new(
+        config: Config,
+        reader: Client,
+        reader_runtime: Handle,
+        stopping: watch::Receiver<bool>,
+    ) -> Arc<Self> {
         let is_loopback_only = config.is_loopback_only();
         let Config { client, limits, allowed_clients, .. } = config;
         let metrics = Metrics::new(&client);
         Arc::new(Self {
-            readers,
+            reader_runtime,
             limits,
             nodes_total: client.nodes().len(),
             hub: Hub::new(client.clone(), reader, metrics.reads.clone()),
@@ -74,7 +81,7 @@ impl Service {
     }
 
     /// Returns the output of the future. Drops the future and returns an error if the service is about to stop.
-    pub(crate) async fn unless_stopping<T>(&self, future: impl Future<Output = T>) -> Result<T, Problem> {
+    pub(crate) async fn run_unless_stopping<T>(&self, future: impl Future<Output = T>) -> Result<T, Problem> {
         if self.is_stopping() {
             return Err(Problem::draining());
         }
@@ -85,15 +92,15 @@ impl Service {
         }
     }
 
-    /// Keeps the shared copy of the nodes' state fresh, until the service stops.
+    /// Keeps the hub's copy of the nodes' state fresh, until the service stops.
     pub(crate) async fn watch_nodes(self: Arc<Self>) {
-        while self.unless_stopping(self.hub.read_when_due()).await.is_ok() {}
+        while self.run_unless_stopping(self.hub.read_when_due()).await.is_ok() {}
     }
 
-    /// Removes the state of idle callers at intervals, until the service stops.
-    pub(crate) async fn remove_idle_callers(self: Arc<Self>) {
-        while self.unless_stopping(tokio::time::sleep(REMOVE_IDLE_EVERY)).await.is_ok() {
-            self.limiter.remove_idle_callers();
+    /// Removes idle clients from the limiter at intervals, until the service stops.
+    pub(crate) async fn remove_idle_clients(self: Arc<Self>) {
+        while self.run_unless_stopping(tokio::time::sleep(REMOVE_IDLE_EVERY)).await.is_ok() {
+            self.limiter.remove_idle_clients();
         }
     }
 }

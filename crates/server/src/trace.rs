@@ -48,13 +48,13 @@ pub(crate) async fn trace_request(
     let mut response = next.run(request).instrument(span).await;
     response.headers_mut().insert(REQUEST_ID, id);
     let (status, code) = (response.status().as_u16(), response.extensions().get::<Code>().copied());
-    let took = unanswered.answered(|took_us| tracing::info!(status, code = code.map(code_text), took_us, "answered"));
-    service.metrics.answered(call, &method, status, code, took);
+    let took = unanswered.log_answer(|took_us| tracing::info!(status, code = code.map(code_text), took_us, "answered"));
+    service.metrics.count_answer(call, &method, status, code, took);
     response
 }
 
-/// A request that was not answered yet. If this value is dropped, the caller has hung up, and the disconnect is logged
-/// and counted.
+/// A request that was not answered yet. If this value is dropped, the caller has hung up, and the hang-up is logged and
+/// counted.
 pub(crate) struct UnansweredRequest {
     service: Arc<Service>,
     span: Span,
@@ -67,8 +67,8 @@ impl UnansweredRequest {
         Self { service: Arc::clone(service), span, began: Instant::now(), is_answered: false }
     }
 
-    /// Logs the answer with `log`, and returns the time since the request began.
-    pub(crate) fn answered(mut self, log: impl FnOnce(u64)) -> Duration {
+    /// Logs the answer with `log`, which gets the time since the request began in microseconds. Returns this time.
+    pub(crate) fn log_answer(mut self, log: impl FnOnce(u64)) -> Duration {
         self.is_answered = true;
         let took = self.began.elapsed();
         self.span.in_scope(|| log(took.as_micros() as u64));
@@ -85,7 +85,7 @@ impl Drop for UnansweredRequest {
     }
 }
 
-/// Returns the caller's request id if it is valid, or else a new request id.
+/// Returns the request id that the caller sent if it is valid, or else a new request id.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     let is_valid = |id: &&HeaderValue| {
         let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);

@@ -102,7 +102,7 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> Outcome {
         builder = builder.add_holder_process(watched.pid);
     }
     let client = tokio::select! {
-        client = context.open(builder) => client?,
+        client = context.connect_with(builder) => client?,
         signal = signals.next_fatal() => return Ok(Exit::signal(signal.as_raw())),
     };
     let (mode, max_wait) = (args.lock.mode(client.new_owner()), args.lock.max_wait(None));
@@ -116,20 +116,20 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> Outcome {
             return Ok(Exit::signal(signal.as_raw()));
         }
     };
-    let valid = lease.validity();
+    let validity = lease.validity();
     let lease = lease.detach()?;
-    let kept = match watched {
+    let keeper_started = match watched {
         Some(watched) => keeper::start(&lease, watched).await,
         None => Ok(()),
     };
-    let printed = kept.and_then(|()| print_lease(context, &args, &lease, valid));
+    let printed = keeper_started.and_then(|()| print_lease(context, &args, &lease, validity));
     if printed.is_err()
         && let Err(error) = client.release(&lease).await
     {
         // Nobody has the text of the lease, so nobody could release it.
         context.output.note(error);
     }
-    context.output.detail_of(client.close(FLUSH_TIMEOUT).await);
+    context.output.detail_error(client.close(FLUSH_TIMEOUT).await);
     printed.map(|()| Exit::OK)
 }
 
@@ -141,7 +141,7 @@ fn caller_name(keep_while_pid: Option<u32>) -> String {
 }
 
 /// Prints the lease. Fails if nobody reads the output, because then nobody could release the lease.
-fn print_lease(context: &Context, args: &AcquireArgs, lease: &DetachedLease, valid: Duration) -> Outcome<()> {
+fn print_lease(context: &Context, args: &AcquireArgs, lease: &DetachedLease, validity: Duration) -> Outcome<()> {
     let fence = lease.fence().map(quorlock::Fence::get);
     let (name, ttl_ms) = (lease.name().as_str(), millis(lease.ttl()));
     let text = match args.format {
@@ -154,7 +154,7 @@ fn print_lease(context: &Context, args: &AcquireArgs, lease: &DetachedLease, val
             )
         }
         Format::Text | Format::Json => {
-            let (text, slot, valid_ms) = (lease.reveal(), lease.slot(), millis(valid));
+            let (text, slot, valid_ms) = (lease.reveal(), lease.slot(), millis(validity));
             json_text(&json!({
                 "name": name, "lease": text, "fence": fence, "slot": slot, "ttl_ms": ttl_ms, "valid_ms": valid_ms,
             }))?

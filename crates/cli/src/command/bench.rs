@@ -1,8 +1,8 @@
 //! `quorlock bench`: measures the speed of the nodes.
 
+mod histogram;
 mod measure;
 mod servers;
-mod spread;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal};
@@ -19,9 +19,9 @@ use crate::exit::{Exit, Failure, Outcome, counted};
 use crate::output::{LiveText, Output, ask};
 use crate::signals::Signals;
 use crate::table::Table;
+use histogram::Histogram;
 use measure::{Case, measure_cycles, measure_handoffs, with_warm_up};
 use servers::Servers;
-use spread::Spread;
 
 /// How long to wait for the releases at the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -160,7 +160,7 @@ impl Bench {
     }
 
     /// Measures the cycles with each number of callers, and then the handoffs.
-    async fn measure(&self, output: Output) -> Outcome<(Vec<Case>, Option<Spread>)> {
+    async fn measure(&self, output: Output) -> Outcome<(Vec<Case>, Option<Histogram>)> {
         let client = &self.clients[0];
         // Fail now if the nodes cannot vote, not after every caller has timed out.
         drop(self.lock(client, "probe").try_acquire().await?);
@@ -170,20 +170,26 @@ impl Bench {
             let title = counted(callers, "caller");
             let locks = (0..callers).map(|caller| self.lock(client, &caller.to_string())).collect();
             let cycles = measure_cycles(client, locks, self.part_length());
-            cases.push(self.with_progress(output, start, &title, cycles).await?);
+            cases.push(self.run_with_progress(output, start, &title, cycles).await?);
         }
         if self.args.plain {
             return Ok((cases, None));
         }
         let contenders = self.clients.iter().map(|client| self.lock(client, "handoff")).collect();
         let handoffs = measure_handoffs(contenders, self.part_length());
-        let handoff = self.with_progress(output, start, "handoff", handoffs).await?;
+        let handoff = self.run_with_progress(output, start, "handoff", handoffs).await?;
         Ok((cases, Some(handoff)))
     }
 
     /// Runs one part of the benchmark, and shows the progress of the whole benchmark: `████████░░░░  7s left  64
     /// callers`.
-    async fn with_progress<T>(&self, output: Output, start: Instant, title: &str, work: impl Future<Output = T>) -> T {
+    async fn run_with_progress<T>(
+        &self,
+        output: Output,
+        start: Instant,
+        title: &str,
+        work: impl Future<Output = T>,
+    ) -> T {
         let (mut live, total) = (LiveText::new(output), self.total_duration());
         tokio::pin!(work);
         loop {
@@ -225,7 +231,7 @@ fn is_on_this_host(node: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn print_results(output: Output, cases: &[Case], handoff: Option<&Spread>) -> Outcome {
+fn print_results(output: Output, cases: &[Case], handoff: Option<&Histogram>) -> Outcome {
     let mut table =
         Table::new(["CALLERS", "CYCLES/S", "CYCLE P50", "P99", "ACQUIRE P50", "P99", "SECOND ROUNDS", "FAILED"]);
     for case in cases {
@@ -247,8 +253,8 @@ fn print_results(output: Output, cases: &[Case], handoff: Option<&Spread>) -> Ou
 }
 
 /// Formats a quantile in milliseconds, or a dash if nothing was measured.
-fn quantile_text(spread: &Spread, share: f64) -> String {
-    spread.quantile(share).map_or_else(|| "-".into(), |micros| format!("{:.2} ms", micros / 1e3))
+fn quantile_text(durations: &Histogram, fraction: f64) -> String {
+    durations.quantile(fraction).map_or_else(|| "-".into(), |micros| format!("{:.2} ms", micros / 1e3))
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ const MAX_TTL: Duration = Duration::from_secs(3);
 /// 1.1 x `MAX_TTL`.
 const QUARANTINE: Duration = Duration::from_millis(3_300);
 /// The interval between two frames.
-const FRAME: Duration = Duration::from_millis(80);
+const FRAME_INTERVAL: Duration = Duration::from_millis(80);
 /// The longest time for the workers to release their locks at the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The largest number of violations that are printed.
@@ -105,7 +105,7 @@ pub(crate) async fn demo(context: &Context, args: DemoArgs) -> Outcome {
 }
 
 /// Returns a builder for nodes in this process. Their clocks may differ by `skew`, and may step back by `skew`.
-pub(super) fn builder_with(nodes: &MemoryNodes, ttl: Duration, max_ttl: Duration, skew: Duration) -> ClientBuilder {
+pub(super) fn memory_builder(nodes: &MemoryNodes, ttl: Duration, max_ttl: Duration, skew: Duration) -> ClientBuilder {
     Client::builder().memory(nodes).ttl(ttl).max_ttl(max_ttl).max_clock_skew(skew).max_clock_step_back(skew)
 }
 
@@ -124,7 +124,7 @@ async fn show(output: Output, scene: &Mutex<Scene>) -> Outcome<()> {
     let is_drawn = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
     let terminal =
         if is_drawn && !output.json { Some(Terminal::open().map_err(Failure::cannot("draw"))?) } else { None };
-    let mut frames = interval(FRAME);
+    let mut frames = interval(FRAME_INTERVAL);
     frames.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut printed_lines = 0;
     loop {
@@ -181,12 +181,12 @@ fn print_report(output: Output, scene: &Scene, findings: &Findings) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::checker::Tenure;
+    use super::checker::PastLease;
     use super::*;
 
     #[test]
     fn a_violation_sets_the_exit_code_even_after_an_interrupt() {
-        let tenure = |fence: u64, from: u64, until: u64| Tenure {
+        let past_lease = |fence: u64, from: u64, until: u64| PastLease {
             name: NAMES[0],
             worker: fence as usize,
             fence,
@@ -194,8 +194,8 @@ mod tests {
             until: Duration::from_millis(until),
             is_lost: false,
         };
-        let good = Findings::of(&NAMES, &[tenure(1, 0, 10), tenure(2, 10, 20)]);
-        let bad = Findings::of(&NAMES, &[tenure(1, 0, 11), tenure(2, 10, 20)]);
+        let good = Findings::of(&NAMES, &[past_lease(1, 0, 10), past_lease(2, 10, 20)]);
+        let bad = Findings::of(&NAMES, &[past_lease(1, 0, 11), past_lease(2, 10, 20)]);
         assert_eq!([exit_code(&good, None), exit_code(&good, Some(2))], [Exit::OK, Exit(130)]);
         assert_eq!([exit_code(&bad, None), exit_code(&bad, Some(2))], [Exit::INTERNAL; 2]);
     }

@@ -14,7 +14,7 @@ use crate::output::{Output, Paint};
 const CLOCK_OBSERVATION: Duration = Duration::from_secs(1);
 
 pub(crate) async fn doctor(context: &Context) -> Outcome {
-    let examination = context.operator()?.examine(CLOCK_OBSERVATION).await;
+    let examination = context.builder_without_lock()?.examine(CLOCK_OBSERVATION).await;
     let output = context.output;
     if output.json {
         output.json(&report(&examination))?;

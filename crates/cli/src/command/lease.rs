@@ -71,7 +71,7 @@ pub(crate) async fn release(context: &Context, args: &LeaseArgs) -> Outcome {
     let client = context.connect().await?;
     let released = client.release(&lease).await;
     // Also wait for the reachable nodes beyond the majority.
-    context.output.detail_of(client.close(FLUSH_TIMEOUT).await);
+    context.output.detail_error(client.close(FLUSH_TIMEOUT).await);
     let was_held = released? == Released::StillHeld;
     let name = lease.name().as_str();
     if context.output.json || !context.output.quiet {

@@ -33,7 +33,7 @@ impl ListArgs {
 pub(crate) async fn list(context: &Context, args: &ListArgs) -> Outcome {
     let filter = args.filter()?;
     let listing = context.connect().await?.list(&filter).await?;
-    let (output, locks) = (context.output, views(&listing));
+    let (output, locks) = (context.output, lock_views(&listing));
     if output.json {
         let missing = listing.missing.iter().map(|(node, why)| json!({ "node": node, "trouble": why.to_string() }));
         let missing: Vec<_> = missing.collect();
@@ -42,7 +42,7 @@ pub(crate) async fn list(context: &Context, args: &ListArgs) -> Outcome {
     if locks.is_empty() {
         output.note("no lock is held or waited for");
     } else {
-        table(output, &locks).print(output)?;
+        lock_table(output, &locks).print(output)?;
     }
     for remark in remarks(&listing) {
         output.note(remark);
@@ -51,7 +51,7 @@ pub(crate) async fn list(context: &Context, args: &ListArgs) -> Outcome {
 }
 
 /// Returns the listed locks, in the form in which they are printed.
-pub(crate) fn views(listing: &Listing) -> Vec<LockView> {
+pub(crate) fn lock_views(listing: &Listing) -> Vec<LockView> {
     listing.names.iter().map(LockView::from).collect()
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn remarks(listing: &Listing) -> Vec<String> {
 }
 
 /// Returns a table with a row for each lock, and if the output is verbose, for each node below its lock.
-pub(crate) fn table(output: Output, locks: &[LockView]) -> Table {
+pub(crate) fn lock_table(output: Output, locks: &[LockView]) -> Table {
     let mut table = Table::new(["NAME"].into_iter().chain(TITLES).chain(["NODES"]));
     for lock in locks {
         let name = (lock.name.clone(), Some(Paint::BOLD));

@@ -57,8 +57,8 @@ Example:
     /// Change the constants that all clients of the cluster share.
     #[command(help_template = COMMAND_HELP, before_help = "\
 Sets --max-ttl, --max-clock-skew and --nodes as given here. Held leases can no longer be renewed, and the nodes vote \
-again after a quarantine of the longer max-ttl. A majority of the cluster's nodes must be among --nodes; the others \
-must be blank.", after_help = "\
+again after 1.1 times the old or the new max-ttl, whichever is longer. A majority of the cluster's nodes must be \
+among --nodes; the others must be blank.", after_help = "\
 Exit codes:
   0 done   64 usage   69 unreachable nodes   77 access denied
   78 configuration
@@ -83,7 +83,7 @@ pub(crate) async fn nodes(context: &Context, action: Option<Action>) -> Outcome 
 }
 
 async fn list(context: &Context) -> Outcome {
-    let examination = context.operator()?.examine(Duration::ZERO).await;
+    let examination = context.builder_without_lock()?.examine(Duration::ZERO).await;
     let output = context.output;
     if output.json {
         output.json(&examination_json(&examination))?;
@@ -121,7 +121,7 @@ async fn init(context: &Context, is_confirmed: bool, discards_leases: bool) -> O
     let warning = "nodes init discards every lock that may be outstanding on these nodes";
     let condition = "there is none, because the cluster is new or all its users have stopped";
     confirm(is_confirmed, warning, condition, "nodes init --yes")?;
-    let builder = context.operator()?;
+    let builder = context.builder_without_lock()?;
     let builder = if discards_leases { builder.danger_discard_leases() } else { builder };
     let nodes = builder.init_cluster().await?.nodes().len();
     let text = format!("{} can vote, as one new cluster", counted(nodes, "node"));
@@ -131,7 +131,7 @@ async fn init(context: &Context, is_confirmed: bool, discards_leases: bool) -> O
 /// Waits until every node can vote.
 async fn wait(context: &Context, timeout: Duration) -> Outcome {
     let started = Instant::now();
-    let client = context.operator()?.connect_lazy().await?;
+    let client = context.builder_without_lock()?.connect_lazy().await?;
     let output = context.output;
     let mut live = LiveText::new(output);
     let mut printed_at: Option<Instant> = None;
@@ -181,9 +181,9 @@ fn node_texts(silent: &[(String, Silence)]) -> Vec<String> {
 
 async fn reconfigure(context: &Context, is_confirmed: bool) -> Outcome {
     let warning = "after this change, holders of locks on these nodes cannot renew them, and nobody can acquire one \
-                   until the longer max-ttl and a tenth have passed";
+                   for 1.1 times the old or the new max-ttl, whichever is longer";
     confirm(is_confirmed, warning, "that is what you want", "nodes reconfigure --yes")?;
-    let client = context.operator()?.reconfigure().await?;
+    let client = context.builder_without_lock()?.reconfigure().await?;
     let nodes = client.nodes();
     let left = nodes.iter().filter_map(|(_, trouble)| trouble.as_ref()?.quarantine_left()).max().unwrap_or_default();
     let text = if left.is_zero() {

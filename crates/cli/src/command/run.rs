@@ -1,5 +1,5 @@
-//! `quorlock run`: runs a command while holding a lock. If the lock may be lost, it stops the command before anyone
-//! else can acquire the lock.
+//! `quorlock run`: runs a command while holding a lock. If the lock may be lost, this process stops the command before
+//! anyone else can acquire the lock.
 //!
 //! This process is the *wrapper* of the command. A second process, the *guard*, kills the command if the wrapper
 //! cannot.
@@ -30,12 +30,12 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::inspection::or_dash;
 use crate::lock::LockArgs;
 use crate::process::Process;
-use crate::signals::{Signals, WHILE_RUNNING};
-use guard::{Duty, Guard, boot_time};
+use crate::signals::{SIGNALS_WHILE_RUNNING, Signals};
+use guard::{Guard, LeaseToRelease, boot_time};
 use job::Job;
 use limits::{Cause, Limits, OnLost};
 use report::Report;
-use supervise::{Run, Supervisor};
+use supervise::{RunEnd, Supervisor};
 use terminal::Terminal;
 
 /// Run a command while holding a lock.
@@ -98,7 +98,7 @@ const NOTES: &str = include_str!("run/notes.txt");
 
 /// The interval at which a nested run checks whether the outer run still holds the lock.
 const OUTER_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// The hidden command that kills itself with a signal. A shell that runs a script thus learns of the signal.
+/// The hidden command that kills itself with a signal, so that the shell that runs the script learns of the signal.
 const DIE: &str = "__die";
 
 /// Returns a program that runs the command in its arguments. The command is killed as soon as this process ends for any
@@ -245,7 +245,7 @@ async fn run_locked(context: &Context, args: &RunArgs, ttl: Duration, limits: Li
     }
     let started = Instant::now();
     let client = tokio::select! {
-        client = context.open(builder) => client?,
+        client = context.connect_with(builder) => client?,
         signal = signals.next_fatal() => return Ok(interrupted_exit(report, signal)),
     };
     let lease = tokio::select! {
@@ -261,19 +261,20 @@ async fn run_locked(context: &Context, args: &RunArgs, ttl: Duration, limits: Li
     let lease = lease?;
     let held_since = Instant::now();
     let hold_until = args.min_hold.map(|min_hold| boot_time() + min_hold);
-    let duty = Duty { access, lease: lease.as_detached().reveal(), hold_until };
-    guard.set_duty(duty).map_err(Failure::cannot("start a guard"))?;
+    let lease_to_release = LeaseToRelease { access, lease: lease.as_detached().reveal(), hold_until };
+    guard.set_lease(lease_to_release).map_err(Failure::cannot("start a guard"))?;
     report.fence = lease.fence().ok().map(quorlock::Fence::get);
     report.slot = lease.slot();
     if let Some(fence) = report.fence {
         let (name, waited) = (&args.lock.name, show(started.elapsed()));
         context.output.detail(format!("acquired {name} with fence {fence}, after {waited}"));
     }
-    let environment = environment::of(context, args, &lease, &outer_leases)?;
+    let environment = environment::build(context, args, &lease, &outer_leases)?;
     // Listen before the command starts, so that the end of a short command is noticed.
-    signals.listen_for(&WHILE_RUNNING)?;
+    signals.listen_for(&SIGNALS_WHILE_RUNNING)?;
     let job = Job::prepare(&args.command, &environment)?;
-    let run = Supervisor::start(context.output, &lease, limits, &mut signals, &mut guard, job)?.watch(&client).await;
+    let run_end =
+        Supervisor::start(context.output, &lease, limits, &mut signals, &mut guard, job)?.watch(&client).await;
     guard.forget_command();
     if let Some(min_hold) = args.min_hold {
         let _ = tokio::time::timeout(min_hold.saturating_sub(held_since.elapsed()), signals.next_fatal()).await;
@@ -281,7 +282,7 @@ async fn run_locked(context: &Context, args: &RunArgs, ttl: Duration, limits: Li
     report.held_ms = Some(millis(held_since.elapsed()));
     release(context, lease, client).await;
     guard.dismiss();
-    exit_code(report, run)
+    exit_code(report, run_end)
 }
 
 /// Acquires the lock, or enters the lock again if an outer run holds it.
@@ -306,7 +307,7 @@ async fn acquire(context: &Context, args: &RunArgs, outer_leases: &[DetachedLeas
     if is_held {
         return Ok(lease);
     }
-    context.output.detail_of(lease.release().await);
+    context.output.detail_error(lease.release().await);
     enter(context, args, None, client).await
 }
 
@@ -330,20 +331,20 @@ fn interrupted_exit(report: &mut Report, signal: Signal) -> Exit {
 
 /// Releases the lease, and also waits for the reachable nodes beyond the majority.
 async fn release(context: &Context, lease: Lease, client: Client) {
-    context.output.detail_of(lease.release().await);
-    context.output.detail_of(client.close(FLUSH_TIMEOUT).await);
+    context.output.detail_error(lease.release().await);
+    context.output.detail_error(client.close(FLUSH_TIMEOUT).await);
 }
 
 /// Records the outcome of the run, and returns the exit code. The code of the command counts only if the lock was
 /// provably held throughout.
-fn exit_code(report: &mut Report, run: Run) -> Outcome {
-    report.signal = run.status.terminating_signal();
-    report.lost = run.lost.is_some();
-    if let Some(lost) = run.lost {
+fn exit_code(report: &mut Report, run_end: RunEnd) -> Outcome {
+    report.signal = run_end.status.terminating_signal();
+    report.lost = run_end.lost.is_some();
+    if let Some(lost) = run_end.lost {
         report.outcome = "lost";
         return Err(lost.into());
     }
-    if let Some(cause) = run.end_cause {
+    if let Some(cause) = run_end.end_cause {
         report.outcome = match cause {
             Cause::MaxHold => "max-hold",
             Cause::Unguarded => "unguarded",
@@ -353,14 +354,14 @@ fn exit_code(report: &mut Report, run: Run) -> Outcome {
         return Ok(Exit::LOST);
     }
     report.outcome = "done";
-    if run.interrupted
+    if run_end.is_interrupted
         && let Some(signal) = report.signal.and_then(Signal::from_named_raw)
     {
         report.is_from_terminal = true;
         // Without this process, the terminal would also have sent the signal to the shell that runs the script.
         let _ = kill_current_process_group(signal);
     }
-    Ok(match (run.status.exit_status(), report.signal) {
+    Ok(match (run_end.status.exit_status(), report.signal) {
         (_, Some(signal)) => Exit::signal(signal),
         (code, None) => Exit(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(Exit::INTERNAL.0)),
     })

@@ -120,7 +120,7 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Outcome {
         demo::start().await?
     } else {
         // Leases belong to the callers of the service, which may outlive this replica.
-        context.open_for_service(context.builder()?.leases_outlive_process().history(true)).await?
+        context.connect_for_service(context.builder()?.leases_outlive_process().history(true)).await?
     };
     let mut config = Config::new(args.listen, client.clone());
     config.read_client = if args.demo { None } else { Some(context.builder()?) };

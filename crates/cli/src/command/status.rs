@@ -7,7 +7,7 @@ use quorlock::LockView;
 use crate::context::Context;
 use crate::duration::show;
 use crate::exit::{Exit, Outcome};
-use crate::inspection::{TITLES, cells, elapsed, or_dash, sharing, show_holder, summary};
+use crate::inspection::{TITLES, cells, elapsed, or_dash, sharing_text, show_holder, summary};
 use crate::table::{Table, one_line};
 use crate::wait_display::ordinal;
 
@@ -43,7 +43,7 @@ fn state_line(lock: &LockView) -> String {
         (false, Some(trouble)) => format!("{name} is {trouble}"),
         (false, None) => format!("{name} is free"),
     };
-    let sharing = sharing(&summary).filter(|_| lock.held).map(|sharing| format!(", {sharing}"));
+    let sharing = sharing_text(&summary).filter(|_| lock.held).map(|sharing| format!(", {sharing}"));
     let held_for = summary.since_ms.and_then(elapsed).map(|held_for| format!(" for {}", show(held_for)));
     let left = lock.left_ms.filter(|_| lock.held).map(|left| match show(Duration::from_millis(left)) {
         left if lock.broken => format!("; its lease was broken, and ends in {left}"),

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use quorlock::{Listing, LockView, ReadError};
 
-use super::list::{ListArgs, remarks, table, views};
+use super::list::{ListArgs, lock_table, lock_views, remarks};
 use crate::context::Context;
 use crate::duration::{millis, parse_duration};
 use crate::exit::{Exit, Failure, Outcome};
@@ -88,9 +88,9 @@ fn has_changed(before: &LockView, lock: &LockView) -> bool {
 impl View {
     /// Shows a listing. Returns whether anybody still reads the output.
     fn show(&mut self, listing: &Listing) -> Outcome<bool> {
-        let (locks, remarks) = (views(listing), remarks(listing));
+        let (locks, remarks) = (lock_views(listing), remarks(listing));
         if self.is_drawn {
-            let mut lines = table(self.output, &locks).lines(self.output);
+            let mut lines = lock_table(self.output, &locks).lines(self.output);
             lines.extend(remarks);
             return self.draw(lines);
         }

@@ -21,7 +21,8 @@ pub(crate) struct File {
     pub(crate) path: PathBuf,
     /// The profile that applies if none is chosen.
     pub(crate) default_profile: Option<String>,
-    top: Vec<Entry>,
+    /// The settings at the top of the file, which apply to every profile.
+    common: Vec<Entry>,
     profiles: Vec<(String, Vec<Entry>)>,
 }
 
@@ -35,7 +36,7 @@ impl File {
         for path in named.map_or_else(default_paths, |path| vec![path]) {
             tried.push(path.clone());
             // A file behind a broken link or in an unreadable folder is an error, not a missing file: if the file were
-            // ignored, this host might use its own locks.
+            // ignored, quorlock might use locks that only this host sees.
             let is_missing = std::fs::symlink_metadata(&path)
                 .is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory));
             if is_missing && !is_named {
@@ -54,7 +55,7 @@ impl File {
         let reader = Reader { path: &path, text };
         let table = DeTable::parse(text)
             .map_err(|error| reader.failure(error.span().unwrap_or_default().start, error.message()))?;
-        let (mut top, mut profiles, mut default_profile) = (Vec::new(), Vec::new(), None);
+        let (mut common, mut profiles, mut default_profile) = (Vec::new(), Vec::new(), None);
         for (key, value) in table.get_ref() {
             let at = key.span().start;
             match (key.get_ref().as_ref(), value.get_ref()) {
@@ -62,10 +63,10 @@ impl File {
                 ("default_profile", _) => return Err(reader.failure(at, "default_profile takes a profile's name")),
                 ("profile", DeValue::Table(tables)) => profiles = reader.profiles(tables)?,
                 ("profile", _) => return Err(reader.failure(at, "profiles are tables, as in [profile.staging]")),
-                _ => top.push(reader.entry(key, value)?),
+                _ => common.push(reader.entry(key, value)?),
             }
         }
-        Ok(Self { path, default_profile, top, profiles })
+        Ok(Self { path, default_profile, common, profiles })
     }
 
     /// Checks that the profile exists.
@@ -86,7 +87,7 @@ impl File {
         };
         let profile = self.profiles.iter().find(|(name, _)| Some(name.as_str()) == profile);
         let value = profile.and_then(|(name, entries)| find_value(entries, format!(" (profile {name})")));
-        value.or_else(|| find_value(&self.top, String::new()))
+        value.or_else(|| find_value(&self.common, String::new()))
     }
 }
 

@@ -87,12 +87,12 @@ impl Key {
 }
 
 /// Returns the global flags, which every command has.
-pub(crate) fn args() -> impl Iterator<Item = Arg> {
+pub(crate) fn flag_args() -> impl Iterator<Item = Arg> {
     KEYS.iter().filter(|key| key.is_global()).map(Key::arg)
 }
 
 /// Returns the settings that the user gave as global flags.
-pub(crate) fn typed(matches: &ArgMatches) -> Flags {
+pub(crate) fn typed_flags(matches: &ArgMatches) -> Flags {
     let text = |key: &'static Key| match key.kind {
         Kind::Switch => matches.get_flag(key.name).then(|| (key, "true".to_owned())),
         _ => Some((key, matches.get_one::<String>(key.name)?.clone())),

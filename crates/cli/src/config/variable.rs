@@ -19,7 +19,7 @@ const TESTS_PREFIX: &str = "TEST";
 const MISTAKES_MAX: usize = 3;
 
 /// Reads one of our variables. A variable that is set but empty is an error: most likely, its value was built from an
-/// unset variable. If the empty value were ignored, this host might use its own locks.
+/// unset variable. If the empty value were ignored, quorlock might use locks that only this host sees.
 pub(crate) fn read(name: &str) -> Outcome<Option<String>> {
     let Some(text) = std::env::var_os(name) else { return Ok(None) };
     match text.into_string() {
@@ -37,7 +37,7 @@ pub(crate) fn flag_or_read<T: From<String>>(flag: Option<T>, name: &str) -> Outc
 }
 
 /// Fails if a variable with our prefix is unknown. If a misspelt variable were ignored, its setting would have no
-/// effect, and this host might use its own locks.
+/// effect, and quorlock might use locks that only this host sees.
 pub(crate) fn check() -> Outcome<()> {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let is_unknown =
@@ -62,8 +62,8 @@ fn is_known(name: &str) -> bool {
         || name.starts_with(TESTS_PREFIX)
 }
 
-/// Returns whether Kubernetes set the variable. For a service called quorlock, Kubernetes sets variables with our
-/// prefix in every container.
+/// Returns whether Kubernetes sets a variable with this name. For a service called quorlock, Kubernetes sets variables
+/// with our prefix in every container.
 fn is_of_kubernetes(name: &str) -> bool {
     let is_port_suffix =
         |rest: &str| rest.is_empty() || rest.strip_prefix('_').is_some_and(|rest| rest.starts_with(char::is_numeric));

@@ -3,24 +3,24 @@
 import { Filter } from '../filter.js';
 import { h, setText } from '../dom.js';
 import { drawEvent, drawHolder, emptyView } from '../draw.js';
-import { Table, plain } from '../table.js';
+import { Table, textColumn } from '../table.js';
 import { formatCount, formatQuantity, formatTime, formatShortDuration } from '../format.js';
 
 const COLUMNS = [
-  plain('at', 'When', (event) => formatTime(event.at_ms)),
+  textColumn('at', 'When', (event) => formatTime(event.at_ms)),
   { id: 'what', label: 'Event', draw: drawEvent },
-  plain('name', 'Lock or node', (event) => event.name || event.node || ''),
+  textColumn('name', 'Lock or node', (event) => event.name || event.node || ''),
   { id: 'holder', label: 'Who', draw: (cell, event) => drawHolder(cell, event.by) },
-  plain('mode', 'Mode', (event) => event.mode),
-  plain('fence', 'Fence', (event) => event.fence ?? ''),
-  plain(
+  textColumn('mode', 'Mode', (event) => event.mode),
+  textColumn('fence', 'Fence', (event) => event.fence ?? ''),
+  textColumn(
     'reason',
     'Details',
     (event) => event.reason || (event.held_ms == null ? '' : `held for ${formatShortDuration(event.held_ms)}`),
   ),
 ];
 
-/** Returns a filter for events of these kinds, and for gaps, in which such events may be missing. */
+/** Returns a function that matches events of these kinds. It also matches gaps, because such events may be missing there. */
 function isOrGap(...kinds) {
   return (event) => kinds.includes(event.what) || event.what === 'gap';
 }

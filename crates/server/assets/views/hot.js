@@ -2,14 +2,14 @@
 
 import { h, setText } from '../dom.js';
 import { drawWaiting, emptyView } from '../draw.js';
-import { Table, plain } from '../table.js';
+import { Table, textColumn } from '../table.js';
 import { formatCount, formatDuration, formatShortDuration } from '../format.js';
 
 const meanHold = (spot) => (spot.holds > 0 ? spot.held / spot.holds : null);
 const meanWait = (spot) => (spot.departed > 0 ? spot.departedWait / spot.departed : null);
 
 const COLUMNS = [
-  plain('name', 'Name', (spot) => spot.name, { sort: 'up', by: (spot) => spot.name }),
+  textColumn('name', 'Name', (spot) => spot.name, { sort: 'up', by: (spot) => spot.name }),
   {
     id: 'waited',
     label: 'Total wait',
@@ -25,24 +25,24 @@ const COLUMNS = [
     by: (spot) => spot.waiting,
     draw: (cell, spot) => drawWaiting(cell, spot.waiting),
   },
-  plain('peak', 'Max waiters', (spot) => (spot.peak > 0 ? formatCount(spot.peak) : '–'), {
+  textColumn('peak', 'Max waiters', (spot) => (spot.peak > 0 ? formatCount(spot.peak) : '–'), {
     sort: 'down',
     by: (spot) => spot.peak,
   }),
-  plain('wait', 'Mean wait', (spot) => formatShortDuration(meanWait(spot)), {
+  textColumn('wait', 'Mean wait', (spot) => formatShortDuration(meanWait(spot)), {
     sort: 'down',
     by: (spot) => meanWait(spot) ?? -1,
     title: 'Mean waiting time of the waiters that have left the queue, with or without the lock',
   }),
-  plain('hold', 'Mean hold', (spot) => formatShortDuration(meanHold(spot)), {
+  textColumn('hold', 'Mean hold', (spot) => formatShortDuration(meanHold(spot)), {
     sort: 'down',
     by: (spot) => meanHold(spot) ?? -1,
   }),
-  plain('longest', 'Longest hold', (spot) => (spot.holds > 0 ? formatShortDuration(spot.longest) : '–'), {
+  textColumn('longest', 'Longest hold', (spot) => (spot.holds > 0 ? formatShortDuration(spot.longest) : '–'), {
     sort: 'down',
     by: (spot) => spot.longest,
   }),
-  plain('holds', 'Leases', (spot) => formatCount(spot.holds), {
+  textColumn('holds', 'Leases', (spot) => formatCount(spot.holds), {
     sort: 'down',
     by: (spot) => spot.holds,
     title: 'Leases that ended since this page was opened',
@@ -54,7 +54,7 @@ function drawWaited(cell, spot) {
     cell.parts = [h('span', { class: 'fill' }), h('span', { class: 'words' })];
     cell.append(h('span', { class: 'bar', 'aria-hidden': 'true' }, cell.parts[0]), cell.parts[1]);
   }
-  cell.parts[0].style.transform = `scaleX(${spot.share.toFixed(3)})`;
+  cell.parts[0].style.transform = `scaleX(${spot.fraction.toFixed(3)})`;
   setText(cell.parts[1], spot.waited > 0 ? formatDuration(spot.waited) : '–');
 }
 
@@ -96,7 +96,7 @@ export function hot({ store, route, go }) {
     const spots = store.hotspots.list();
     const waitedMax = spots.reduce((max, spot) => Math.max(max, spot.waited), 1);
     const sign = direction === 'up' ? 1 : -1;
-    for (const spot of spots) spot.share = spot.waited / waitedMax;
+    for (const spot of spots) spot.fraction = spot.waited / waitedMax;
     spots.sort((a, b) => {
       const [one, other] = [sort.by(a), sort.by(b)];
       return one < other ? -sign : one > other ? sign : b.held - a.held;

@@ -31,7 +31,7 @@ export function lock({ store, route }) {
   let olderEvents = [];
   let trouble = '';
   /** Identifies the events that the table shows. */
-  let paintedEvents = '';
+  let paintedEventsKey = '';
   let paintDialog = () => {};
 
   const state = h('p', { class: 'lock-state' });
@@ -105,8 +105,8 @@ export function lock({ store, route }) {
     paintQueue(lock, isKnown ? 'No waiters.' : UNKNOWN);
     // The table of events does not change as time passes, so it is painted only when there is another event.
     const key = `${list.length} ${list[0]?.at_ms} ${trouble}`;
-    if (paintedEvents !== key) paintEvents(list);
-    paintedEvents = key;
+    if (paintedEventsKey !== key) paintEvents(list);
+    paintedEventsKey = key;
     nodes.replaceChildren(...(lock?.nodes ?? []).map((node) => nodeRow(store, lock, node)));
   }
 

@@ -5,7 +5,7 @@ import { Filter } from '../filter.js';
 import { h, setAttribute, setText } from '../dom.js';
 import { drawDots, drawTimeLeft, drawWaiting, drawHolder, emptyView } from '../draw.js';
 import { Store } from '../store.js';
-import { Table, plain } from '../table.js';
+import { Table, textColumn } from '../table.js';
 import { formatCount, formatQuantity, formatDuration, formatMode, holderName } from '../format.js';
 
 /** If there are more locks than this, the table is sorted at most once a second. */
@@ -13,7 +13,7 @@ const MANY_LOCKS = 1_000;
 const MANY_PAUSE_MS = 1_000;
 
 const COLUMNS = [
-  plain('name', 'Name', (lock) => lock.name, { sort: 'up', by: (lock) => lock.name }),
+  textColumn('name', 'Name', (lock) => lock.name, { sort: 'up', by: (lock) => lock.name }),
   {
     id: 'holder',
     label: 'Holder',
@@ -21,11 +21,12 @@ const COLUMNS = [
     by: (lock) => holderName(lock.holder),
     draw: (cell, lock) => drawHolder(cell, lock.holder),
   },
-  plain('mode', 'Mode', formatMode),
-  plain('age', 'Age', (lock) => formatDuration(Store.age(lock)), {
+  textColumn('mode', 'Mode', formatMode),
+  textColumn('age', 'Age', (lock) => formatDuration(Store.age(lock)), {
     sort: 'down',
     by: (lock) => Store.age(lock) ?? -1,
     changesWithTime: true,
+    title: 'How long the lock has been held',
   }),
   {
     id: 'left',
@@ -35,19 +36,19 @@ const COLUMNS = [
     changesWithTime: true,
     draw: drawTimeLeft,
   },
-  plain('renewals', 'Renewals', (lock) => formatCount(lock.renewals), {
+  textColumn('renewals', 'Renewals', (lock) => formatCount(lock.renewals), {
     sort: 'down',
     by: (lock) => lock.renewals,
     title: 'Renewals that this replica has seen',
   }),
   { id: 'waiters', label: 'Waiters', sort: 'down', by: (lock) => lock.waiting, draw: drawWaiters },
-  plain('fence', 'Fence', (lock) => lock.fence ?? lock.digest ?? '–', { sort: 'down', by: (lock) => lock.fence ?? 0 }),
+  textColumn('fence', 'Fence', (lock) => lock.fence ?? lock.digest ?? '–', { sort: 'down', by: (lock) => lock.fence ?? 0 }),
 ];
 
 const KINDS = [
   ['all', 'All', () => true],
   ['waited', 'With waiters', (lock) => lock.waiting > 0],
-  ['odd', 'Needs attention', needsAttention, 'Broken, undecided, or missing on a node that answers'],
+  ['odd', 'Needs attention', needsAttention, 'Broken, undecided (the nodes do not agree on a holder), or missing on a node that answers'],
 ];
 
 function drawWaiters(cell, lock, row) {
@@ -89,7 +90,7 @@ export function locks({ store, route, go }) {
   );
   const sorting = h(
     'select',
-    { class: 'sorting', 'aria-label': 'Sort by', onchange: () => sortBy(...byId(sorting.value)) },
+    { class: 'sorting', 'aria-label': 'Sort by', onchange: () => sortBy(...columnAndOrder(sorting.value)) },
     ...sorts,
   );
   const summary = h('p', { class: 'summary', role: 'status' });
@@ -105,7 +106,8 @@ export function locks({ store, route, go }) {
   );
   table.showOrder(sort.id, direction);
 
-  function byId(id) {
+  /** Returns the column with this id, and its first order. */
+  function columnAndOrder(id) {
     const column = COLUMNS.find((column) => column.id === id);
     return [column, column.sort];
   }
@@ -161,7 +163,7 @@ export function locks({ store, route, go }) {
 
   /** Returns why the table is empty. */
   function reasonForNothing() {
-    if (!store.isKnown) return 'unknown';
+    if (!store.hasSnapshot) return 'unknown';
     if (store.locks.size > 0) return 'filtered';
     return store.areLocksUnreadable ? 'unreadable' : 'free';
   }

@@ -39,7 +39,7 @@ export function nodes({ store }) {
 
   function paint() {
     const { nodes, total, majority, voting, can_lose } = store.nodes;
-    if (!store.isKnown) return list.replaceChildren(emptyView('Reading the nodes'));
+    if (!store.hasSnapshot) return list.replaceChildren(emptyView('Reading the nodes'));
     setText(
       headline,
       voting < majority
@@ -74,12 +74,20 @@ export function nodes({ store }) {
   return { element, title: 'Nodes', paint, handleKey: () => false, destroy };
 }
 
+/** The numbers of a node: each label, and what it means. */
+const NUMBERS = [
+  ['p50', 'Median of the latest round trips'],
+  ['p99', '99th percentile of the latest round trips'],
+  ['Clock', 'Difference between the clock of the node and the median of all clocks'],
+  ['Restarts', 'How often the node has lost its memory since this replica first connected to it'],
+];
+
 class Panel {
   #shape = shape('');
   #state = h('span', { class: 'node-state' });
   #trouble = h('p', { class: 'node-trouble' });
   #countdown = h('div', { class: 'countdown' });
-  #numbers = ['p50', 'p99', 'Clock', 'Restarts'].map((label) => [h('dt', {}, label), h('dd')]);
+  #numbers = NUMBERS.map(([label, title]) => [h('dt', { title }, label), h('dd')]);
   #chartElement = h('div', { class: 'chart' });
   #noSamples = h('p', { class: 'dim none' }, 'No round trips yet.');
   #chart = null;
@@ -109,7 +117,7 @@ class Panel {
     setAttribute(this.element, 'data-kind', kind);
     const silent = node.silent_ms == null ? '' : ` for ${formatDuration(node.silent_ms + performance.now() - node.receivedAt)}`;
     setText(this.#state, node.state + silent);
-    // The text from the service has a remaining time that would not count down. The countdown below shows it.
+    // For a quarantine, the text from the service has a remaining time that would not count down. The countdown below shows this time.
     const trouble =
       node.state === 'quarantined'
         ? `This node ${node.restarts > 0 ? 'lost its memory' : 'is new or lost its memory'}. It votes again when every lease that it may have forgotten has ended.`

@@ -1,4 +1,4 @@
-//! Acquires leases: without a wait, with a long poll, or with a stream of events about the wait.
+//! Acquires leases: without waiting, with a long poll, or with a stream of events about the wait.
 
 mod stream;
 
@@ -67,7 +67,7 @@ pub(super) struct Granted {
     nodes_total: usize,
 }
 
-/// One lease, or one lease for each name of `names`, in the same request.
+/// One lease, or one lease for each name of `names`.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 enum GrantedLeases {
@@ -77,18 +77,20 @@ enum GrantedLeases {
 
 impl LeaseTimes {
     /// Computes how long a lease is valid for the caller of a request that arrived at `began`. Measures the elapsed
-    /// time before the validity, so time between the two measurements only shortens the lease for the caller.
+    /// time first and the validity second, so any time between the two measurements only shortens the lease for the
+    /// caller.
     pub(super) fn new(began: Instant, ttl: Duration, validity: impl FnOnce() -> Duration) -> Result<Self, Problem> {
         let elapsed = began.elapsed();
         let validity = validity();
-        // A caller whose request took more than half of the ttl must renew the lease before using it.
+        // The margin covers the drift of the caller's clock from the request to the end of the lease. Of the elapsed
+        // time, half of the ttl is enough: a caller whose request took longer must renew the lease before using it.
         let measured_by_caller = validity + elapsed.min(ttl / 2);
         let margin = measured_by_caller.mul_f64(f64::from(CALLER_DRIFT.ppm) / 1e6) + CALLER_DRIFT.fixed;
-        let left = validity.saturating_sub(margin);
-        if left.is_zero() {
+        let validity_for_caller = validity.saturating_sub(margin);
+        if validity_for_caller.is_zero() {
             return Err(Problem::new(Code::TooSlow, "the lease was granted, but too little of its ttl was left"));
         }
-        Ok(Self { validity_ms: millis(left), server_elapsed_ms: millis(elapsed) })
+        Ok(Self { validity_ms: millis(validity_for_caller), server_elapsed_ms: millis(elapsed) })
     }
 }
 
@@ -144,7 +146,7 @@ pub(super) async fn acquire(
         Some((service.limiter.waiters.reserve(&caller.limit_key)?, caller.mark_waiting()))
     };
     if wants_stream(&headers) {
-        return Ok(stream::stream(service, request, began, guard));
+        return Ok(stream::streamed_answer(service, request, began, guard));
     }
     let leases = request.acquire(service, None).await?;
     drop(guard);
@@ -152,8 +154,8 @@ pub(super) async fn acquire(
     Ok((StatusCode::CREATED, axum::Json(granted)).into_response())
 }
 
-/// Exists while a caller waits. Counts the caller as a waiter, and lets the service close the connection if the caller
-/// hangs up. `None` if the request does not wait.
+/// Until the guard is dropped, it counts the caller as a waiter, and lets the service close the connection if the
+/// caller hangs up. `None` if the request does not wait.
 type WaitGuard = Option<(Reservation, Weak<WaitMarker>)>;
 
 fn wants_stream(headers: &HeaderMap) -> bool {

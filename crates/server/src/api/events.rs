@@ -15,8 +15,8 @@ use crate::auth::{Caller, Scope};
 use crate::hub::EventId;
 use crate::problem::Problem;
 
-/// The number of pieces of the stream that the service buffers for each reader.
-const PIECES_AHEAD: usize = 1;
+/// The number of pieces of the stream's text that the service buffers for each reader. A piece has about 8 KiB.
+const PIECES_BUFFERED: usize = 1;
 
 /// Follow changes of locks, nodes and the history.
 ///
@@ -32,17 +32,18 @@ const PIECES_AHEAD: usize = 1;
 pub(super) async fn events(caller: Caller, headers: HeaderMap) -> Result<Response, Problem> {
     caller.check_scope(Scope::Read)?;
     let service = Arc::clone(&caller.service);
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(EventId::parse);
+    let last_read_id = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(EventId::parse);
     let guard = (service.limiter.event_streams.reserve(&caller.limit_key)?, caller.mark_waiting());
-    let mut follower = service.unless_stopping(service.hub.subscribe(Arc::clone(&caller.identity), last)).await?;
-    let (sender, receiver) = mpsc::channel(PIECES_AHEAD);
-    let readers = service.readers.clone();
+    let subscription = service.hub.subscribe(Arc::clone(&caller.identity), last_read_id);
+    let mut follower = service.run_unless_stopping(subscription).await?;
+    let (sender, receiver) = mpsc::channel(PIECES_BUFFERED);
+    let reader_runtime = service.reader_runtime.clone();
     let forward = async move {
         loop {
-            // Sending a keep-alive comment detects a caller that is gone.
             let next = tokio::time::timeout(KEEP_ALIVE, follower.next());
-            let text = match service.unless_stopping(next).await {
+            let text = match service.run_unless_stopping(next).await {
                 Ok(Ok(Some(text))) => text,
+                // After a timeout, send a keep-alive comment, which detects a caller that is gone.
                 Ok(Err(_)) => ":\n\n".into(),
                 Ok(Ok(None)) | Err(_) => return,
             };
@@ -52,7 +53,7 @@ pub(super) async fn events(caller: Caller, headers: HeaderMap) -> Result<Respons
         }
     };
     let mut task = JoinSet::new();
-    task.spawn_on(forward, &readers);
+    task.spawn_on(forward, &reader_runtime);
     let pieces = unfold((receiver, task, guard), async |(mut receiver, task, guard)| {
         let piece = receiver.recv().await?;
         Some((Ok::<_, Infallible>(Bytes::from(piece)), (receiver, task, guard)))

@@ -30,7 +30,7 @@ pub(super) struct LeaseRequest {
     #[schema(min_items = 1, max_items = 1000)]
     names: Option<Vec<String>>,
     /// An idempotency key of 128 random bits or more, which the caller chooses. If the caller repeats a request with
-    /// the same key, on any replica, the caller gets the same lock again instead of waiting for its own first request.
+    /// the same key, on any replica, the caller gets the same lock again, even if the lease of its first request holds.
     /// Not allowed with `names`, `slots` or `owner`.
     #[schema(min_length = 22, max_length = 256)]
     key: Option<String>,
@@ -85,8 +85,8 @@ pub(super) struct ValidRequest {
 }
 
 impl LeaseRequest {
-    /// Checks the fields of the request. `caller` is the default label. The error says why the request is invalid.
-    pub(super) fn check(self, client: &Client, limits: Limits, caller: &str) -> Result<ValidRequest, String> {
+    /// Checks the fields of the request. The error says why the request is invalid.
+    pub(super) fn check(self, client: &Client, limits: Limits, default_label: &str) -> Result<ValidRequest, String> {
         let wait = Duration::from_millis(self.wait_ms);
         if wait > limits.max_wait {
             let (max, wait) = (limits.max_wait.as_millis(), self.wait_ms);
@@ -103,7 +103,8 @@ impl LeaseRequest {
         let is_keyed = secret_kind == KEY;
         let (names, mode) = match (self.name, self.names) {
             (Some(name), None) => {
-                let owner = secret.map(|text| if is_keyed { owner_of_key(&name, &text) } else { owner_of(&text) });
+                let owner_from = |text: &str| if is_keyed { owner_of_key(&name, text) } else { owner_of_secret(text) };
+                let owner = secret.as_deref().map(owner_from);
                 let mode = match (self.mode, self.slots, owner) {
                     (HoldMode::Slots, None, _) | (HoldMode::Exclusive | HoldMode::Shared, Some(_), _) => {
                         return Err("the mode \"slots\" requires the field slots, and no other mode allows it".into());
@@ -131,7 +132,7 @@ impl LeaseRequest {
             (None, Some(names)) => (names, None),
             _ => return Err("a request must have either name or names".into()),
         };
-        let label = self.label.filter(|label| !label.is_empty()).unwrap_or_else(|| caller.to_owned());
+        let label = self.label.filter(|label| !label.is_empty()).unwrap_or_else(|| default_label.to_owned());
         let ttl = self.ttl_ms.map(Duration::from_millis);
         Ok(ValidRequest { names, mode, ttl, wait, label, is_keyed })
     }
@@ -151,7 +152,7 @@ pub(super) fn owner_of_key(name: &str, key: &str) -> Owner {
     hash_to_owner(&[b"quorlock key", name.as_bytes(), key.as_bytes()])
 }
 
-fn owner_of(secret: &str) -> Owner {
+fn owner_of_secret(secret: &str) -> Owner {
     hash_to_owner(&[b"quorlock owner", secret.as_bytes()])
 }
 
@@ -195,7 +196,7 @@ impl ValidRequest {
                 (_, names) => self.with_options(service.client.all(names), observer).acquire_within(self.wait).await,
             }
         };
-        service.unless_stopping(acquire).await?.map_err(|error| self.to_problem(error))
+        service.run_unless_stopping(acquire).await?.map_err(|error| self.to_problem(error))
     }
 
     fn with_options<K>(&self, lock: Lock<K>, observer: Option<Observer>) -> Lock<K> {

@@ -17,6 +17,7 @@ use crate::lease_id::LeaseId;
 use crate::problem::{Problem, ProblemDetails};
 use crate::service::Service;
 
+/// The error messages for requests in another form.
 const RENEW_FORMS: &str = "a renewal must have either name and lease_id, or leases";
 const RELEASE_FORMS: &str = "a release must have either name and lease_id, or name and key, or leases";
 
@@ -49,8 +50,8 @@ pub(super) struct LeaseRefs {
 }
 
 impl LeaseRefs {
-    /// Returns the leases, at most `max`, and whether the request has them as a list. `forms` is the error message for a
-    /// request in another form.
+    /// Returns the leases, at most `max`, and whether the request has them as a list. `forms` is `RENEW_FORMS` or
+    /// `RELEASE_FORMS`.
     fn check(self, max: usize, forms: &str) -> Result<(Vec<LeaseRef>, bool), Problem> {
         match (self.name, self.lease_id, self.leases) {
             (Some(name), Some(lease_id), None) => Ok((vec![LeaseRef { name, lease_id }], false)),
@@ -152,7 +153,7 @@ pub(super) struct ReleaseRequest {
 /// Release a lease, several leases, or all leases of an idempotency key.
 ///
 /// The call also succeeds for a lease that has already ended. If one of several leases has the wrong name or an invalid
-/// id, the service releases no lease, and the problem names the wrong lease. A released key cannot be used again: later
+/// id, the service releases no lease, and the problem names that lease. A released key cannot be used again: later
 /// requests with the key fail.
 #[utoipa::path(
     post, path = "/v1/leases/release", tag = "leases", request_body = ReleaseRequest,

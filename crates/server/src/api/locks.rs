@@ -43,10 +43,10 @@ pub(super) struct ListQuery {
 
 /// List locks that are held or waited for.
 ///
-/// The answer comes from a copy that is at most about a second old. The service searches the nodes step by step: if
-/// locks change or a node fails during the search, a lock may be missing or appear twice. If there are more than 10,000
-/// locks, the service reads a bounded number of keys from the nodes for each page, at most once a second for each
-/// client, and the locks are in no particular order.
+/// The answer comes from a copy of the nodes' state that is at most about a second old. The service searches the nodes
+/// step by step: if locks change or a node fails during the search, a lock may be missing or appear twice. If there are
+/// more than 10,000 locks, the service reads a bounded number of keys from the nodes for each page, at most once a
+/// second for each client, and the locks are in no particular order.
 #[utoipa::path(
     get, path = "/v1/locks", tag = "locks", params(ListQuery),
     responses((status = 200, description = "A page of locks", body = LockPage))
@@ -57,7 +57,7 @@ pub(super) async fn list(caller: Caller, query: Params<ListQuery>) -> Result<Jso
     let limit = check_limit(limit, PAGE_MAX)?;
     let check_read_limit = || caller.service.limiter.count_read(&caller.limit_key);
     let page = caller.service.hub.list(&caller, (&prefix, &cursor), limit, check_read_limit);
-    Ok(Json(caller.service.unless_stopping(page).await??))
+    Ok(Json(caller.service.run_unless_stopping(page).await??))
 }
 
 /// The state of one lock.
@@ -72,7 +72,7 @@ pub(super) struct LockState {
 /// Show the state of one lock on every node.
 ///
 /// At most once a second for each client, the service reads the answer from the nodes. Other answers come from a copy
-/// that is at most about a second old. Write a slash in the name as `%2F`.
+/// of the nodes' state that is at most about a second old. Write a slash in the name as `%2F`.
 #[utoipa::path(
     get, path = "/v1/locks/{name}", tag = "locks",
     params(("name" = String, Path, description = "The name of the lock", min_length = 1, max_length = 512)),
@@ -82,7 +82,7 @@ pub(super) async fn inspect(caller: Caller, name: Name) -> Result<Json<LockState
     let Path(name) = name?;
     caller.check_scope_and_name(Scope::Read, &name)?;
     let inspection = caller.service.hub.inspect(&name, || caller.service.limiter.count_read(&caller.limit_key));
-    let (as_of, lock) = caller.service.unless_stopping(inspection).await??;
+    let (as_of, lock) = caller.service.run_unless_stopping(inspection).await??;
     Ok(Json(LockState { as_of, lock }))
 }
 
@@ -119,6 +119,6 @@ pub(super) async fn history(caller: Caller, query: Params<HistoryQuery>) -> Resu
     let Query(HistoryQuery { name, limit }) = query?;
     let limit = check_limit(limit, HISTORY_MAX)?;
     let history = caller.service.hub.history(&caller, name.as_deref(), limit);
-    let (as_of, events) = caller.service.unless_stopping(history).await??;
+    let (as_of, events) = caller.service.run_unless_stopping(history).await??;
     Ok(Json(HistoryAnswer { as_of, events }))
 }

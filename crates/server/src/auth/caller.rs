@@ -22,9 +22,10 @@ pub(crate) struct Peer {
     pub(crate) address: IpAddr,
     /// The hash of the client certificate, as it is written in the file of clients.
     certificate: Option<String>,
-    /// Counts the connection for the limit of the address, or of a known client after its first request.
+    /// Counts the connection toward the limit of the address at first, and toward the limit of the client once a
+    /// request has authenticated.
     reservation: Mutex<Reservation>,
-    /// The identity of callers on this connection that have not authenticated.
+    /// The identity of a caller that sends no known bearer token or certificate on this connection.
     anonymous: Arc<Identity>,
     /// The marker of the connection. While a request on the connection waits for a lock or streams events, the request
     /// holds a weak reference to the marker.
@@ -42,6 +43,7 @@ impl Peer {
         }
     }
 
+    /// Returns the peer of the connection on which the request arrived.
     fn of(parts: &Parts) -> Result<&Arc<Self>, Problem> {
         let peer = parts.extensions.get();
         peer.ok_or_else(|| Problem::new(Code::Internal, "the request has no connection"))
@@ -82,7 +84,7 @@ impl FromRequestParts<Arc<Service>> for Caller {
             Some(clients) => {
                 let hash = bearer_token(parts).map(hash_of_token).or_else(|| peer.certificate.clone());
                 let Some(known) = hash.and_then(|hash| clients.identities.get(&hash)) else {
-                    // Failed authentications count for the limit of the address, which limits the guessing of tokens.
+                    // Failed authentications count toward the limit of the address, which slows the guessing of tokens.
                     service.limiter.count_request(&peer.anonymous.limit_key)?;
                     return Err(Problem::new(
                         Code::Unauthenticated,
@@ -90,7 +92,7 @@ impl FromRequestParts<Arc<Service>> for Caller {
                     ));
                 };
                 let mut reservation = peer.reservation.lock();
-                if *reservation.caller != *known.limit_key {
+                if *reservation.limit_key != *known.limit_key {
                     *reservation = service.limiter.connections.reserve(&known.limit_key)?;
                 }
                 known
@@ -115,7 +117,9 @@ impl FromRequestParts<Arc<Service>> for PublicRequest {
     }
 }
 
-/// Prevents DNS rebinding: if the service does not authenticate callers, `Host` must be localhost or an IP address.
+/// Prevents DNS rebinding. A service without authentication listens only on a loopback address, but a browser on the
+/// same host can reach it. A web page could therefore call the service through a domain name that resolves to
+/// 127.0.0.1. So the header `Host` of a request to such a service must be localhost or an IP address.
 fn check_host(parts: &Parts, service: &Service) -> Result<(), Problem> {
     let Some(host) = parts.headers.get(header::HOST).filter(|_| service.is_loopback_only) else { return Ok(()) };
     if host.to_str().is_ok_and(is_localhost_or_ip) {

@@ -10,8 +10,8 @@ use super::{Clients, Identity, Scope, hash_of_token};
 /// The smallest length of a bearer token. Shorter tokens could be guessed.
 const TOKEN_BYTES_MIN: usize = 32;
 
-/// The file of clients or a bearer token is invalid. The error does not repeat the text, because it may contain a
-/// secret.
+/// The file of clients or a bearer token is invalid. The message does not quote the invalid text, because the text may
+/// contain a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientsError {
@@ -70,7 +70,7 @@ impl Clients {
     }
 }
 
-/// Returns the hash and the identity of a client.
+/// Returns the hash and the identity of the client that this line defines.
 fn parse_line(line: &str) -> Result<(String, Identity), String> {
     let parts: Vec<&str> = line.split_whitespace().collect();
     let [name, hash, scopes, names] = parts[..] else {
@@ -85,8 +85,8 @@ fn parse_line(line: &str) -> Result<(String, Identity), String> {
     }
     let scopes: Option<Vec<Scope>> = scopes.split(',').map(Scope::parse).collect();
     let scopes = scopes.ok_or("the scopes must be read, lock or admin, separated by commas")?;
-    let names = names.split(',').map(Filter::new).collect();
-    let identity = Identity { name: name.to_owned(), limit_key: name.into(), scopes, names };
+    let name_patterns = names.split(',').map(Filter::new).collect();
+    let identity = Identity { name: name.to_owned(), limit_key: name.into(), scopes, name_patterns };
     Ok((format!("{kind}:{digits}"), identity))
 }
 
@@ -106,8 +106,8 @@ mod tests {
         let clients = Clients::parse(&text).unwrap();
         let billing = &clients.identities[&hash_of_token("test")];
         assert_eq!((billing.name.as_str(), billing.scopes.contains(&Scope::Admin)), ("billing", false));
-        assert!(billing.names.iter().any(|names| names.matches("ledger")));
-        assert!(!clients.identities.contains_key(&HASH.replace("sha256", "cert")), "the hash is of a token");
+        assert!(billing.name_patterns.iter().any(|pattern| pattern.matches("ledger")));
+        assert!(!clients.identities.contains_key(&HASH.replace("sha256", "cert")), "HASH is the hash of a token");
     }
 
     #[test]

@@ -8,20 +8,20 @@ const OTHER_FILES: usize = 32;
 /// The number of open files that are reserved for each node: its connections, and new connections that replace them.
 const FILES_PER_NODE: usize = 8;
 
-/// Raises the limit of open files as far as the system allows. Returns how many of the wanted connections may be open
-/// at the same time.
-pub(crate) fn make_room(wanted: usize, nodes: usize) -> usize {
+/// Raises the limit of open files as far as the system allows. Returns how many connections of callers may be open at
+/// the same time: `wanted`, or fewer if the limit is too low.
+pub(crate) fn raise(wanted: usize, nodes: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     // If the system refuses the new limit, the old limit still applies.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    let files = getrlimit(Resource::Nofile).current.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
-    connections_within(files, wanted, OTHER_FILES + FILES_PER_NODE * nodes)
+    let file_limit = getrlimit(Resource::Nofile).current.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
+    connections_within(file_limit, wanted, OTHER_FILES + FILES_PER_NODE * nodes)
 }
 
-/// Returns how many of the wanted connections fit into the limit of open files. `None` means that there is no limit.
-/// Returns at least one: if even one connection is too many, the system reports the error.
-fn connections_within(files: Option<usize>, wanted: usize, reserved: usize) -> usize {
-    files.map_or(wanted, |files| wanted.min(files.saturating_sub(reserved).max(1)))
+/// Returns how many of the wanted connections fit into the limit of open files, besides the reserved files. `None`
+/// means that there is no limit. Returns at least one: if even one connection is too many, the system reports an error.
+fn connections_within(file_limit: Option<usize>, wanted: usize, reserved: usize) -> usize {
+    file_limit.map_or(wanted, |limit| wanted.min(limit.saturating_sub(reserved).max(1)))
 }
 
 #[cfg(test)]

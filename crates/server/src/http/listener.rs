@@ -100,14 +100,20 @@ impl Server {
         if config.is_loopback_only() && !address.ip().is_loopback() {
             return Err(ServeError::Open(address));
         }
-        let tls = config.tls.as_ref().map(|tls| tls.server_config(config.allowed_clients.is_none())).transpose()?;
+        // Without a file of clients, a client can only authenticate with a certificate.
+        let requires_certificate = config.allowed_clients.is_none();
+        let tls = config.tls.as_ref().map(|tls| tls.server_config(requires_certificate)).transpose()?;
         let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen(address, error))?;
         // With the default backlog of 128, the system would reset connections of a burst.
         let _ = SockRef::from(&listener).listen(BACKLOG);
-        config.limits.connections = fd_limit::make_room(config.limits.connections, config.client.nodes().len());
+        config.limits.connections = fd_limit::raise(config.limits.connections, config.client.nodes().len());
         let (max, max_per_client) = (config.limits.connections, config.limits.connections_per_client);
         if max < max_per_client {
-            tracing::warn!(max, max_per_client, "the limit of open files allows too few connections for one client");
+            tracing::warn!(
+                max,
+                max_per_client,
+                "the limit of open files allows fewer connections in total than one client may open"
+            );
         }
         Ok(Self { listener, config, tls: tls.map(Arc::new) })
     }
@@ -122,7 +128,7 @@ impl Server {
         self.tls.is_some()
     }
 
-    /// Serves requests until `stop` resolves. Then the service accepts no more connections, ends all waits, and
+    /// Serves requests until `stop` resolves. After that, the service accepts no more connections, ends all waits, and
     /// finishes the answers that it has started.
     ///
     /// # Errors
@@ -132,20 +138,21 @@ impl Server {
     /// # Cancel safety
     /// Dropping the future ends all connections and their waits. Leases stay held.
     pub async fn serve(mut self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let (stopping, is_stopping) = watch::channel(false);
+        let (stop_sender, stopping) = watch::channel(false);
         let limits = self.config.limits;
-        let (_keep_running, end) = oneshot::channel();
-        let readers = start_reader_thread(end).map_err(ServeError::Readers)?;
+        // The reader thread runs until this function returns and drops the sender.
+        let (_reader_thread_sender, end) = oneshot::channel();
+        let reader_runtime = start_reader_thread(end).map_err(ServeError::Readers)?;
         let reader = match self.config.read_client.take() {
             Some(builder) => {
-                let connecting = readers.spawn(builder.log_outages(false).connect_lazy());
+                let connecting = reader_runtime.spawn(builder.log_outages(false).connect_lazy());
                 connecting.await.map_err(|error| ServeError::Readers(error.into()))??
             }
             None => self.config.client.clone(),
         };
-        let service = Service::new(self.config, reader, readers.clone(), is_stopping);
-        readers.spawn(Arc::clone(&service).watch_nodes());
-        readers.spawn(Arc::clone(&service).remove_idle_callers());
+        let service = Service::new(self.config, reader, reader_runtime.clone(), stopping);
+        reader_runtime.spawn(Arc::clone(&service).watch_nodes());
+        reader_runtime.spawn(Arc::clone(&service).remove_idle_clients());
         let connections = ConnectionServer {
             router: api::router(&service),
             service,
@@ -171,7 +178,7 @@ impl Server {
             }
         }
         drop(self.listener);
-        stopping.send_replace(true);
+        stop_sender.send_replace(true);
         let all_tasks = async { while tasks.join_next().await.is_some() {} };
         // After the timeout, drop the connections of clients that have not read their answers.
         let _ = tokio::time::timeout(limits.drain_timeout, all_tasks).await;
@@ -180,8 +187,8 @@ impl Server {
     }
 }
 
-/// Starts the reader thread, which reads the nodes and runs read-only calls on its own runtime. So decoding and
-/// encoding long lists does not delay requests for leases. The thread ends when the sender of `end` is dropped.
+/// Starts the reader thread, and returns its runtime. The thread reads the nodes and runs read-only calls, so decoding
+/// and encoding long lists does not delay requests for leases. The thread ends when the sender of `end` is dropped.
 fn start_reader_thread(end: oneshot::Receiver<Infallible>) -> io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
@@ -189,7 +196,7 @@ fn start_reader_thread(end: oneshot::Receiver<Infallible>) -> io::Result<Handle>
     Ok(handle)
 }
 
-/// Serves connections. All connections share this state.
+/// The state that all connections share.
 #[derive(Clone)]
 struct ConnectionServer {
     service: Arc<Service>,
@@ -234,10 +241,10 @@ impl ConnectionServer {
         let _ = socket.set_tcp_user_timeout(Some(timeout));
     }
 
-    /// Answers with this problem without reading a request. Sends only as much of the answer as the system buffers at
-    /// once. Sends nothing on a TLS connection.
+    /// Answers a new connection with this problem, without reading a request. Sends only as much of the answer as the
+    /// system buffers at once. Sends nothing on a TLS connection.
     fn refuse(&self, stream: &TcpStream, problem: &Problem) {
-        self.service.metrics.failed(problem.code());
+        self.service.metrics.count_problem(problem.code());
         tracing::debug!(?problem, "refused a connection");
         if self.tls.is_none() {
             // Closing a socket with unread bytes would discard the answer.
@@ -251,7 +258,7 @@ impl ConnectionServer {
         let Some(tls) = &self.tls else { return self.answer(stream, Peer::new(address, None, reservation)).await };
         let handshake = tokio::time::timeout(self.service.limits.read_timeout, tls.accept(stream));
         // The service has read no request yet, so it may stop without an answer.
-        let Ok(handshake_result) = self.service.unless_stopping(handshake).await else { return };
+        let Ok(handshake_result) = self.service.run_unless_stopping(handshake).await else { return };
         match handshake_result {
             Ok(Ok(stream)) => {
                 let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());

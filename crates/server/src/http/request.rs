@@ -58,8 +58,8 @@ impl From<QueryRejection> for Problem {
     }
 }
 
-/// Returns the first error of type `T` in the chain of sources, which starts with the error itself.
-fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+/// Returns the first error of type `T` among the error, its source, the source of its source, and so on.
+fn find_error<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref())
 }
 
@@ -67,13 +67,13 @@ fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
 /// be a secret.
 fn body_error(error: &JsonRejection) -> String {
     let data = match error {
-        JsonRejection::JsonDataError(_) => find::<serde_path_to_error::Error<serde_json::Error>>(error),
+        JsonRejection::JsonDataError(_) => find_error::<serde_path_to_error::Error<serde_json::Error>>(error),
         _ => None,
     };
     let Some(data) = data else { return "the body is not valid JSON".into() };
     let text = data.inner().to_string();
     let text = &text[..text.rfind(" at line").unwrap_or(text.len())];
-    // The message already has the name of an unknown field.
+    // The path of an unknown field ends with the name of the field, which the text already contains.
     let path = data.path().to_string();
     let unknown = text.strip_prefix("unknown field `").and_then(|text| text.split('`').next());
     let path = unknown.and_then(|unknown| path.strip_suffix(unknown)).unwrap_or(&path).trim_end_matches('.');
@@ -91,7 +91,7 @@ fn names_a_field(text: &str) -> bool {
     ["missing field", "unknown field", "duplicate field"].iter().any(|start| text.starts_with(start))
 }
 
-/// Returns the type that serde expects, in words that do not come from Rust.
+/// Returns the type that serde expects, in words for users of any language: for example `a list` for `a sequence`.
 fn type_in_words(expected: &str) -> &str {
     match expected {
         "u64" | "u32" | "usize" => WHOLE_NUMBER,
@@ -105,14 +105,14 @@ const WHOLE_NUMBER: &str = "a whole number, 0 or more";
 
 /// Returns the message for an invalid query.
 fn query_error(error: &QueryRejection) -> String {
-    let Some(error) = find::<serde_path_to_error::Error<de::value::Error>>(error) else {
+    let Some(error) = find_error::<serde_path_to_error::Error<de::value::Error>>(error) else {
         return "the query is malformed".into();
     };
     let text = error.inner().to_string();
     if names_a_field(&text) {
         return format!("the query: {}", text.replace(" field ", " parameter "));
     }
-    // The other parameters are strings, for which every value is valid.
+    // Every parameter is a number or a string, and every value of a string is valid.
     format!("the query: {}: expected {WHOLE_NUMBER}", error.path())
 }
 

@@ -39,9 +39,9 @@ impl Tls {
         Ok(Self { certificates, key: Arc::new(key), authorities: authorities.transpose()? })
     }
 
-    /// Returns the configuration for rustls. If certificates are the only authentication, every client needs a
-    /// certificate.
-    pub(crate) fn server_config(&self, is_only_authentication: bool) -> Result<ServerConfig, ServeError> {
+    /// Returns the configuration for rustls. `requires_certificate` says whether every client needs a certificate. This
+    /// is ignored if there are no authorities.
+    pub(crate) fn server_config(&self, requires_certificate: bool) -> Result<ServerConfig, ServeError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions().map_err(invalid)?;
@@ -49,7 +49,7 @@ impl Tls {
             None => builder.with_no_client_auth(),
             Some(authorities) => {
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(authorities), provider);
-                let verifier = if is_only_authentication { verifier } else { verifier.allow_unauthenticated() };
+                let verifier = if requires_certificate { verifier } else { verifier.allow_unauthenticated() };
                 builder.with_client_cert_verifier(verifier.build().map_err(invalid)?)
             }
         };

@@ -41,22 +41,22 @@ pub(super) struct LockEvent<'a> {
 }
 
 impl TrackedLock {
-    /// Returns the tracked form of a lock that was just read. If the lock has changed since `before`, publishes an
-    /// event with `publish`.
+    /// Returns the tracked form of a lock that was read at `read_at`, which is `at_ms` in Unix time. If the lock has
+    /// changed since `before`, publishes an event with `publish`.
     pub(super) fn update(
         before: Option<Self>,
         lock: LockView,
-        at: Instant,
+        read_at: Instant,
         at_ms: u64,
         is_grant_in_history: bool,
         publish: impl FnOnce(&LockEvent<'_>) -> Arc<StreamEvent>,
     ) -> Self {
-        let expires_at = lock.left_ms.and_then(|left| at.checked_add(Duration::from_millis(left)));
-        let same = before.as_ref().filter(|before| before.is_same_lease(&lock));
-        let has_recorded_grant = is_grant_in_history || same.is_some_and(|same| same.has_recorded_grant);
-        let expected = same.and_then(|same| same.expires_at);
+        let expires_at = lock.left_ms.and_then(|left| read_at.checked_add(Duration::from_millis(left)));
+        let same_lease = before.as_ref().filter(|before| before.is_same_lease(&lock));
+        let has_recorded_grant = is_grant_in_history || same_lease.is_some_and(|before| before.has_recorded_grant);
+        let expected = same_lease.and_then(|before| before.expires_at);
         let is_renewed = expected.zip(expires_at).is_some_and(|(expected, now)| now > expected + JITTER);
-        let renewals = same.map_or(0, |same| same.renewals + u64::from(is_renewed));
+        let renewals = same_lease.map_or(0, |before| before.renewals + u64::from(is_renewed));
         let is_unchanged = |before: &Self| without_countdowns(&before.lock) == without_countdowns(&lock);
         let (expires_at, event) = match before.filter(|before| !is_renewed && is_unchanged(before)) {
             // Keep the first estimate of the expiry, so that small differences do not add up.
@@ -66,7 +66,7 @@ impl TrackedLock {
         Self { lock, at_ms, renewals, expires_at, has_recorded_grant, event }
     }
 
-    /// Returns whether the lock has the same lease now.
+    /// Returns whether the lock still has the same lease in `now`, a newer state of the lock.
     pub(super) fn is_same_lease(&self, now: &LockView) -> bool {
         self.lock.fence == now.fence && self.lock.digest == now.digest
     }

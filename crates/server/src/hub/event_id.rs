@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The id of an event: a random number of this run of this replica, and the number of the event in this run.
+/// The id of an event: a random number that identifies this run of the replica's process, and the number of the event
+/// in this run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventId {
     run: u64,

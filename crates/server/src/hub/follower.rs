@@ -17,7 +17,7 @@ pub(crate) struct Follower {
     pub(super) snapshot: Option<SnapshotReader>,
     /// The id of the last event that the follower has read. If the hub no longer keeps the events after that event, the
     /// follower reads a snapshot first.
-    pub(super) read_up_to: EventId,
+    pub(super) last_read_id: EventId,
 }
 
 impl Follower {
@@ -32,7 +32,7 @@ impl Follower {
                 if !text.is_empty() {
                     return Some(text);
                 }
-                (self.read_up_to, self.snapshot) = (snapshot.id, None);
+                (self.last_read_id, self.snapshot) = (snapshot.id, None);
             }
             self.newest_id.borrow_and_update();
             match self.take_events() {
@@ -52,10 +52,10 @@ impl Follower {
     /// next event.
     fn take_events(&mut self) -> Option<String> {
         let state = self.hub.state();
-        let unread = state.count_after(self.read_up_to)?;
+        let unread = state.count_after(self.last_read_id)?;
         let mut text = String::new();
         for event in state.events.range(state.events.len() - unread..) {
-            self.read_up_to = event.id;
+            self.last_read_id = event.id;
             if event.is_visible_to(&self.caller) {
                 event.write_to(&mut text);
             }

@@ -13,9 +13,9 @@ use super::change::TrackedLock;
 
 /// The largest number of lapses that are kept.
 const LAPSES_MAX: usize = 200;
-/// The number of further reads in which the end of a lease may still appear in the history, because a client takes up
-/// to a second to write an event.
-const FURTHER_READS: u32 = 2;
+/// After the read that finds a lease gone, the end of the lease may appear in the history up to this many reads later,
+/// because a client takes up to a second to write an event.
+const END_DELAY_READS: u32 = 2;
 /// If there are more new events than this between two reads, the clients may have failed to record some events.
 const NEW_EVENTS_MAX: usize = 500;
 /// The largest assumed difference between this host's clock and the clocks by which events are dated.
@@ -78,14 +78,15 @@ pub(super) fn granted_leases(history: &[EventView]) -> HashSet<(&str, u64)> {
 }
 
 impl Lapses {
-    /// Drops all suspects. Call this if locks or events may have been missed: then a missing event proves nothing.
+    /// Records that the hub may have missed locks or events. Drops all suspects, because the event that explains the
+    /// end of a suspect may be among the missed events.
     pub(super) fn lose_full_view(&mut self) {
         self.has_full_view = false;
         self.suspects.clear();
     }
 
-    /// Compares a lock with its state in the last read. If its lease is gone and may have lapsed, adds the lease to the
-    /// suspects.
+    /// Compares the state of a lock in the last read with its state now (`None` if the lock is no longer listed). If
+    /// the lease is gone and may have lapsed, adds the lease to the suspects.
     pub(super) fn check(&mut self, before: &TrackedLock, now: Option<&LockView>, now_ms: u64) {
         let lock = &before.lock;
         // If several leases share a lock, it is unknown which of the leases is gone.
@@ -96,7 +97,8 @@ impl Lapses {
         let expiry_ms = lock.left_ms.and_then(|left| before.at_ms.checked_add(left));
         let Some(at_ms) = expiry_ms.filter(|expiry| *expiry <= now_ms.saturating_add(JITTER_MS)) else { return };
         let is_gone = match now {
-            // The read covered a majority of the nodes. It shares a node with the majority that had granted the lease.
+            // The read covered a majority of the nodes, and so at least one node that had granted the lease. That node
+            // would have listed the lock.
             None => true,
             Some(now) if now.held => !before.is_same_lease(now),
             Some(now) => now.nodes.iter().all(|node| node.trouble.is_none()),
@@ -107,8 +109,8 @@ impl Lapses {
         }
     }
 
-    /// Returns the new lapses: suspects that have been gone for enough reads, without an event about their end.
-    /// `history` is the newest events.
+    /// Returns the new lapses: suspects that have been gone for enough reads, without an event about their end in
+    /// `history`, which has the newest events.
     pub(super) fn confirm(&mut self, history: &[EventView]) -> Vec<EventView> {
         if self.suspects.is_empty() {
             return Vec::new();
@@ -122,7 +124,7 @@ impl Lapses {
             let ends_of_name = ends.get(suspect.lapse.name.as_str());
             !ends_of_name.is_some_and(|ends| ends.iter().any(|end| suspect.is_explained_by(end)))
         });
-        let certain = self.suspects.extract_if(.., |suspect| suspect.reads_since > FURTHER_READS);
+        let certain = self.suspects.extract_if(.., |suspect| suspect.reads_since > END_DELAY_READS);
         let lapses: Vec<_> = certain.map(|suspect| suspect.lapse).collect();
         for lapse in &lapses {
             self.reported.push_front(lapse.clone());
@@ -131,8 +133,8 @@ impl Lapses {
         lapses
     }
 
-    /// Takes the number of new events since the last read into account.
-    pub(super) fn note_new_events(&mut self, count: usize) {
+    /// Records that the hub may have missed events, if this number of new events since the last read is too large.
+    pub(super) fn check_new_event_count(&mut self, count: usize) {
         if count > NEW_EVENTS_MAX {
             self.lose_full_view();
         }

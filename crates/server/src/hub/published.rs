@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use quorlock::EventView;
 
-/// The largest number of remembered events. An event that is older than all of them is not published if it appears
-/// later.
+/// The largest number of remembered events. If an event appears that is older than all remembered events, it is not
+/// published.
 const REMEMBERED_MAX: usize = 2_000;
 
 /// The published events. A node can report an event late: clients write their events at different speeds, and an event

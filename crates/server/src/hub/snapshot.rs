@@ -25,8 +25,8 @@ pub(super) struct Snapshot {
 enum Part {
     /// Text that is the same for every reader.
     Text(String),
-    /// An entry of a list. Some readers may not see it.
-    Entry(Arc<StreamEvent>),
+    /// An item of a list. Some readers may not see it.
+    ListItem(Arc<StreamEvent>),
 }
 
 impl Snapshot {
@@ -48,9 +48,9 @@ impl Snapshot {
             ("lapses", state.lapses.reported.iter().map(stream_event).collect()),
         ];
         let mut parts = vec![Part::Text(format!("id: {}\nevent: snapshot\ndata: {head}", state.newest_id))];
-        for (title, entries) in lists {
-            parts.push(Part::Text(format!(",\"{title}\":[")));
-            parts.extend(entries.into_iter().map(Part::Entry));
+        for (field, items) in lists {
+            parts.push(Part::Text(format!(",\"{field}\":[")));
+            parts.extend(items.into_iter().map(Part::ListItem));
             parts.push(Part::Text("]".into()));
         }
         parts.push(Part::Text("}\n\n".into()));
@@ -70,7 +70,7 @@ pub(super) struct SnapshotReader {
     pub(super) id: EventId,
     /// The number of parts that the follower has read.
     parts_read: usize,
-    /// Whether the follower has read no entry of the current list yet.
+    /// Whether the follower has read no item of the current list yet.
     is_list_start: bool,
 }
 
@@ -79,8 +79,8 @@ impl SnapshotReader {
         Self { snapshot: Arc::downgrade(snapshot), id: snapshot.id, parts_read: 0, is_list_start: true }
     }
 
-    /// Returns the next piece, with the entries that the caller may see. Returns an empty piece at the end, and `None`
-    /// if the snapshot was replaced.
+    /// Returns the next piece, with the items that the caller may see. Returns an empty piece at the end, and `None` if
+    /// the snapshot was replaced.
     pub(super) fn next(&mut self, caller: &Identity) -> Option<String> {
         let snapshot = self.snapshot.upgrade()?;
         let mut text = String::with_capacity(PIECE_BYTES + PIECE_BYTES / 4);
@@ -91,13 +91,13 @@ impl SnapshotReader {
                     text.push_str(part);
                     self.is_list_start = true;
                 }
-                Part::Entry(event) if event.is_visible_to(caller) => {
+                Part::ListItem(event) if event.is_visible_to(caller) => {
                     if !std::mem::take(&mut self.is_list_start) {
                         text.push(',');
                     }
                     text.push_str(&event.data);
                 }
-                Part::Entry(_) => {}
+                Part::ListItem(_) => {}
             }
             if text.len() >= PIECE_BYTES {
                 break;
@@ -110,7 +110,7 @@ impl SnapshotReader {
 impl StreamEvent {
     /// Returns whether the caller may see the event.
     pub(super) fn is_visible_to(&self, caller: &Identity) -> bool {
-        self.name.as_ref().is_none_or(|name| caller.can_see(name))
+        self.name.as_ref().is_none_or(|name| caller.has_access_to(name))
     }
 
     /// Appends the event in the format of server-sent events.

@@ -39,7 +39,7 @@ pub(super) struct State {
     pub(super) outages: VecDeque<Value>,
     pub(super) lapses: Lapses,
     pub(super) last_read: Option<LastRead>,
-    /// Locks that were inspected in the last second, by name. The time of the inspection is an instant, and
+    /// Locks that were inspected in the last second, by name. Each has the time of its inspection, as an instant and in
     /// milliseconds of Unix time.
     inspections: HashMap<String, (Instant, u64, LockView)>,
     pub(super) snapshot: Option<Arc<Snapshot>>,
@@ -50,6 +50,7 @@ pub(super) struct LastRead {
     /// When the read began, in milliseconds of Unix time.
     pub(super) as_of: u64,
     pub(super) fresh_until: Instant,
+    /// How complete the list of locks is, or why the locks could not be read.
     pub(super) coverage: Result<ListCoverage, ReadError>,
     /// Whether the read of the history succeeded.
     pub(super) history: Result<(), ReadError>,
@@ -60,6 +61,7 @@ pub(super) struct LastRead {
 pub(super) struct ListCoverage {
     /// Whether there may be more locks than the copy has.
     pub(super) is_truncated: bool,
+    /// The nodes that could not be searched.
     pub(super) missing: Vec<MissingNode>,
 }
 
@@ -88,9 +90,9 @@ impl State {
         self.outages.truncate(OUTAGES_MAX);
     }
 
-    /// Updates the locks and the history in the copy, and publishes the changes. A part that could not be read is
-    /// `None`.
-    /// `is_truncated` says whether there may be more locks. The flag beside the events says whether the nodes keep no others.
+    /// Updates the locks and the history in the copy, and publishes the changes. `locks` or `history` is `None` if it
+    /// could not be read. `is_truncated` says whether there may be more locks. The flag in `history` says whether these
+    /// are all events that the nodes keep.
     pub(super) fn update(
         &mut self,
         locks: Option<Vec<LockView>>,
@@ -131,7 +133,7 @@ impl State {
     /// Updates the locks, and publishes the locks that have changed since the last read.
     fn update_locks(&mut self, locks: Vec<LockView>, recorded_grants: &HashSet<(&str, u64)>) {
         let mut before = std::mem::take(&mut self.locks);
-        let (at, at_ms) = (Instant::now(), unix_millis());
+        let (read_at, at_ms) = (Instant::now(), unix_millis());
         for lock in locks {
             let (name, earlier) = match before.remove_entry(lock.name.as_str()) {
                 Some((name, earlier)) => (name, Some(earlier)),
@@ -141,7 +143,7 @@ impl State {
                 self.lapses.check(earlier, Some(&lock), at_ms);
             }
             let has_recorded_grant = lock.fence.is_some_and(|fence| recorded_grants.contains(&(&*name, fence)));
-            let tracked = TrackedLock::update(earlier, lock, at, at_ms, has_recorded_grant, |event| {
+            let tracked = TrackedLock::update(earlier, lock, read_at, at_ms, has_recorded_grant, |event| {
                 self.publish("lock", to_json(event), Some(Arc::clone(&name)))
             });
             self.locks.insert(name, tracked);
@@ -152,20 +154,20 @@ impl State {
         }
     }
 
-    /// Returns whether the oldest of these events, which are sorted newest first, is already known.
+    /// Returns whether the hub already has the oldest of these events, which are sorted newest first.
     pub(super) fn knows_oldest_of(&self, events: &[EventView]) -> bool {
         self.published.contains_oldest_of(events) && events.last().is_none_or(|oldest| self.history.contains(oldest))
     }
 
-    /// Updates the history, and publishes the events that are new since the last read. `is_all` says whether the nodes
-    /// keep no other events.
+    /// Updates the history, and publishes the events that are new since the last read. `is_all` says whether these are
+    /// all events that the nodes keep.
     pub(super) fn update_history(&mut self, mut events: Vec<EventView>, is_all: bool) {
         if events.len() >= HISTORY_MAX && !self.published.contains_any_of(&events) {
             let at_ms = events.last().map_or(0, |oldest| oldest.at_ms);
             self.publish("gap", json!({"at_ms": at_ms}).to_string(), None);
         }
         let new = self.published.add(&events, SNAPSHOT_EVENTS);
-        self.lapses.note_new_events(new.len());
+        self.lapses.check_new_event_count(new.len());
         // No follower needs the events of the first read, because every follower starts with a snapshot.
         if self.last_read.is_some() {
             for event in &new {

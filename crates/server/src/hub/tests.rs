@@ -79,7 +79,7 @@ fn lapsed_events(hub: &Hub) -> Vec<serde_json::Value> {
 }
 
 /// Acquires a lock with a short ttl and without renewals, and reads the nodes while the lease holds.
-async fn held_and_read(hub: &Hub, name: &str) -> quorlock::DetachedLease {
+async fn acquire_and_read(hub: &Hub, name: &str) -> quorlock::DetachedLease {
     loop {
         let lock = hub.client.lock(name).ttl(FRESH_FOR / 2).renewals(quorlock::Renewals::Off);
         let lease = lock.acquire().await.unwrap();
@@ -93,7 +93,7 @@ async fn held_and_read(hub: &Hub, name: &str) -> quorlock::DetachedLease {
     }
 }
 
-/// Waits until the lease of `held_and_read` has expired, and reads the nodes often enough for a lapse to be confirmed.
+/// Waits until the lease of `acquire_and_read` has expired, and reads the nodes often enough to confirm a lapse.
 async fn read_after_expiry(hub: &Hub) {
     let begun = Instant::now();
     while begun.elapsed() < FRESH_FOR {
@@ -107,7 +107,7 @@ async fn read_after_expiry(hub: &Hub) {
 #[tokio::test]
 async fn a_lease_that_nobody_renews_is_published_as_lapsed_once() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    let fence = held_and_read(&hub, "a").await.fence().unwrap().get();
+    let fence = acquire_and_read(&hub, "a").await.fence().unwrap().get();
     read_after_expiry(&hub).await;
     let lapses = lapsed_events(&hub);
     assert_eq!((lapses.len(), &lapses[0]["name"], &lapses[0]["fence"]), (1, &"a".into(), &fence.into()));
@@ -120,7 +120,7 @@ async fn a_lease_that_nobody_renews_is_published_as_lapsed_once() {
 #[tokio::test]
 async fn a_released_lease_is_not_published_as_lapsed() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    let lease = held_and_read(&hub, "a").await;
+    let lease = acquire_and_read(&hub, "a").await;
     hub.client.release(&lease).await.unwrap();
     read_after_expiry(&hub).await;
     assert_eq!(lapsed_events(&hub), [] as [serde_json::Value; 0]);
@@ -129,7 +129,7 @@ async fn a_released_lease_is_not_published_as_lapsed() {
 #[tokio::test]
 async fn a_lease_that_may_still_be_held_has_not_lapsed() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    let _ = held_and_read(&hub, "a").await;
+    let _ = acquire_and_read(&hub, "a").await;
     let before = hub.state().locks["a"].clone();
     let count_lapses = |before: &TrackedLock, now: Option<LockView>, now_ms: u64| {
         let mut lapses = Lapses::default();
@@ -140,10 +140,11 @@ async fn a_lease_that_may_still_be_held_has_not_lapsed() {
     let expiry_ms = before.at_ms + before.lock.left_ms.unwrap();
     let lock = || before.lock.clone();
     let free = || LockView { held: false, ..lock() };
-    let next = || LockView { fence: Some(u64::MAX), ..lock() };
+    let with_another_lease = || LockView { fence: Some(u64::MAX), ..lock() };
     assert_eq!(count_lapses(&before, None, expiry_ms), 1, "the lock is not listed after the expiry");
     assert_eq!(count_lapses(&before, Some(free()), expiry_ms), 1, "the lock is free after the expiry");
-    assert_eq!(count_lapses(&before, Some(next()), expiry_ms), 1, "the lock has another lease after the expiry");
+    let lapses = count_lapses(&before, Some(with_another_lease()), expiry_ms);
+    assert_eq!(lapses, 1, "the lock has another lease after the expiry");
     assert_eq!(count_lapses(&before, None, before.at_ms - 1_000), 0, "the lock is free before the expiry");
     assert_eq!(count_lapses(&before, Some(lock()), expiry_ms), 0, "the lease was renewed");
     let mut silent = free();
@@ -160,7 +161,7 @@ async fn a_lease_that_may_still_be_held_has_not_lapsed() {
 #[tokio::test]
 async fn an_end_that_is_recorded_two_reads_later_prevents_a_lapse() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    let _ = held_and_read(&hub, "a").await;
+    let _ = acquire_and_read(&hub, "a").await;
     let before = hub.state().locks["a"].clone();
     // Counts the lapses if an end, changed by `change`, is in the history only from the third read on.
     let count_lapses = |change: fn(&mut EventView)| {
@@ -186,8 +187,8 @@ async fn an_end_that_is_recorded_two_reads_later_prevents_a_lapse() {
 #[tokio::test]
 async fn a_lease_that_ends_while_nobody_follows_the_stream_is_not_published_as_lapsed() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    let _ = held_and_read(&hub, "a").await;
-    // The hub does this while nobody follows the stream.
+    let _ = acquire_and_read(&hub, "a").await;
+    // The hub only records the known health while nobody follows the stream.
     hub.record_known_health();
     read_after_expiry(&hub).await;
     assert_eq!(lapsed_events(&hub), [] as [serde_json::Value; 0]);
@@ -197,7 +198,7 @@ async fn a_lease_that_ends_while_nobody_follows_the_stream_is_not_published_as_l
 fn too_many_new_events_end_the_full_view() {
     let mut lapses = Lapses::default();
     lapses.has_full_view = true;
-    lapses.note_new_events(usize::MAX);
+    lapses.check_new_event_count(usize::MAX);
     assert_eq!(format!("{lapses:?}"), format!("{:?}", Lapses::default()));
 }
 
@@ -228,7 +229,7 @@ async fn snapshot_of(follower: &mut Follower) -> serde_json::Value {
 }
 
 /// Acquires locks with long names. Nobody renews their leases.
-async fn lock_many(hub: &Hub, count: usize) -> Vec<quorlock::DetachedLease> {
+async fn acquire_many(hub: &Hub, count: usize) -> Vec<quorlock::DetachedLease> {
     let mut leases = Vec::new();
     for number in 0..count {
         let lock = hub.client.lock(format!("{number}/{}", "n".repeat(500)));
@@ -237,8 +238,7 @@ async fn lock_many(hub: &Hub, count: usize) -> Vec<quorlock::DetachedLease> {
     leases
 }
 
-/// Publishes more than the hub keeps.
-fn publish_much(hub: &Hub) {
+fn publish_more_than_the_hub_keeps(hub: &Hub) {
     for _ in 0..32 {
         hub.state().publish("node", "x".repeat(1024 * 1024), None);
     }
@@ -248,7 +248,7 @@ fn publish_much(hub: &Hub) {
 async fn followers_share_one_snapshot_and_read_it_piece_by_piece() {
     const LOCKS: usize = 200;
     let hub = hub(&MemoryNodes::new(1)).await;
-    let leases = lock_many(&hub, LOCKS).await;
+    let leases = acquire_many(&hub, LOCKS).await;
     let mut followers = Vec::new();
     for _ in 0..64 {
         let mut follower = follower(&hub, None).await;
@@ -284,10 +284,10 @@ async fn followers_share_one_snapshot_and_read_it_piece_by_piece() {
 #[tokio::test]
 async fn a_follower_that_is_too_slow_for_its_snapshot_does_not_keep_the_snapshot_alive() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    let _leases = lock_many(&hub, 100).await;
+    let _leases = acquire_many(&hub, 100).await;
     let mut slow = follower(&hub, None).await;
     slow.next().await.expect("the first piece");
-    publish_much(&hub);
+    publish_more_than_the_hub_keeps(&hub);
     assert!(slow.next().await.is_some(), "no other follower needs a new snapshot yet");
     snapshot_of(&mut follower(&hub, None).await).await;
     assert!(slow.next().await.is_none(), "the snapshot was replaced: the slow follower must subscribe again");
@@ -298,7 +298,7 @@ async fn a_follower_whose_next_event_is_no_longer_kept_gets_a_new_snapshot() {
     let hub = hub(&MemoryNodes::new(1)).await;
     let mut slow = follower(&hub, None).await;
     snapshot_of(&mut slow).await;
-    publish_much(&hub);
+    publish_more_than_the_hub_keeps(&hub);
     snapshot_of(&mut slow).await;
 }
 
@@ -306,10 +306,10 @@ async fn a_follower_whose_next_event_is_no_longer_kept_gets_a_new_snapshot() {
 async fn all_requests_are_answered_from_one_read_of_the_nodes_per_second() {
     let nodes = MemoryNodes::new(1);
     let hub = hub(&nodes).await;
-    let _leases = lock_many(&hub, 3).await;
+    let _leases = acquire_many(&hub, 3).await;
     let reading = keep_fresh(&hub);
     let caller = Identity::anonymous([127, 0, 0, 1].into());
-    let before = hub.reads.get();
+    let before = hub.reads_metric.get();
     let begun = Instant::now();
     let requests = (0..100).map(async |_| {
         for _ in 0..10 {
@@ -321,7 +321,12 @@ async fn all_requests_are_answered_from_one_read_of_the_nodes_per_second() {
     });
     futures_util::future::join_all(requests).await;
     let reads_max = 2 + begun.elapsed().as_secs();
-    assert!(hub.reads.get() - before <= reads_max, "{} reads in {:?}", hub.reads.get() - before, begun.elapsed());
+    assert!(
+        hub.reads_metric.get() - before <= reads_max,
+        "{} reads in {:?}",
+        hub.reads_metric.get() - before,
+        begun.elapsed()
+    );
     reading.abort();
 }
 
@@ -332,10 +337,10 @@ async fn a_lock_is_inspected_on_the_nodes_if_permitted_and_else_in_a_copy() {
     let refuse_read = || Err(Problem::invalid("not now"));
     let (_, free) = hub.inspect("a", || Ok(())).await.unwrap();
     let lease = hub.client.lock("a").acquire().await.unwrap();
-    let reads = hub.reads.get();
+    let reads = hub.reads_metric.get();
     // On a busy machine the copy may have expired.
     if let Ok((_, lock)) = hub.inspect("a", refuse_read).await
-        && hub.reads.get() == reads
+        && hub.reads_metric.get() == reads
     {
         assert_eq!(lock, free, "the copy must not have the new lease");
     }

@@ -80,8 +80,8 @@ impl From<ReadError> for Problem {
         let detail = error.to_string();
         match error {
             ReadError::Config(error) => error.into(),
-            // One answer is sufficient to read the history, so no node has answered. The end of a quarantine would not
-            // help.
+            // The answer of one node is sufficient to read the history. So no node has answered, and the end of a
+            // quarantine would not help.
             ReadError::NoQuorum { operation: Operation::History, tally } => {
                 Self::new(Code::NoQuorum, detail).with_nodes(&tally)
             }

@@ -34,7 +34,7 @@ pub(super) fn is_keeper() -> bool {
 pub(super) async fn start(lease: &DetachedLease, watched: Process) -> Outcome<()> {
     let lease = lease.reveal();
     let started = tokio::task::spawn_blocking(move || {
-        // Not the program's path: a newer version may have been installed there.
+        // The path of this program may already belong to a newer version.
         let mut command = Command::new("/proc/self/exe");
         command.arg0(NAME).args(std::env::args_os().skip(1)).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
@@ -57,7 +57,7 @@ pub(super) async fn keep(context: &Context, pid: u32) -> Outcome {
     rustix::process::setsid().map_err(Failure::cannot("start a session"))?;
     let (lease, start) = read_orders().map_err(Failure::cannot("read the lease"))?;
     let end = watch(Process { pid, start }).map_err(Failure::cannot("watch the process"))?;
-    let client = context.operator()?.leases_outlive_process().connect_lazy().await?;
+    let client = context.builder_without_lock()?.leases_outlive_process().connect_lazy().await?;
     client.extend(&lease).await?;
     writeln!(io::stdout(), "{READY}").map_err(Failure::cannot("report"))?;
     detach_stdio().map_err(Failure::cannot("detach from the terminal"))?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::spread::Spread;
+use super::histogram::Histogram;
 use crate::exit::{Failure, Outcome};
 
 /// The warm-up takes a measurement's length divided by this. It fills caches and opens connections, and is not
@@ -26,13 +26,15 @@ pub(super) struct Case {
     pub(super) callers: usize,
     pub(super) cycles: u64,
     pub(super) cycles_per_second: f64,
-    pub(super) cycle: Spread,
-    pub(super) acquire: Spread,
+    /// The durations of the cycles.
+    pub(super) cycle: Histogram,
+    /// The durations of the acquires.
+    pub(super) acquire: Histogram,
     /// The number of acquired leases, including those of the warm-up.
     pub(super) leases: u64,
     /// The number of acquires that took a second round, because the nodes had granted different fences.
     pub(super) second_rounds: u64,
-    /// Acquires that failed.
+    /// The number of acquires that failed.
     pub(super) failures: u64,
     #[serde(skip)]
     first_failure: Option<AcquireError>,
@@ -93,19 +95,19 @@ async fn run_cycle(lock: &Lock, measured_from: Instant, case: &Mutex<Case>) {
 
 /// Measures handoffs for this long: the times from a release to the next grant. All contenders acquire the same lock,
 /// hold it briefly and release it, again and again.
-pub(super) async fn measure_handoffs(contenders: Vec<Lock>, length: Duration) -> Outcome<Spread> {
+pub(super) async fn measure_handoffs(contenders: Vec<Lock>, length: Duration) -> Outcome<Histogram> {
     let last_release = Arc::new(Mutex::new(None::<Instant>));
-    let spread = Arc::new(Mutex::new(Spread::default()));
+    let handoffs = Arc::new(Mutex::new(Histogram::default()));
     let measured_from = Instant::now() + length / WARM_UP_DIVISOR;
     let mut tasks = JoinSet::new();
     for lock in contenders {
-        let (last_release, spread) = (Arc::clone(&last_release), Arc::clone(&spread));
+        let (last_release, handoffs) = (Arc::clone(&last_release), Arc::clone(&handoffs));
         tasks.spawn(async move {
             while Instant::now() < measured_from + length {
                 let lease = lock.acquire_within(MAX_WAIT).await?;
                 let released = last_release.lock().take().filter(|released| *released >= measured_from);
                 if let Some(released) = released {
-                    spread.lock().add(released.elapsed());
+                    handoffs.lock().add(released.elapsed());
                 }
                 sleep(HOLD).await;
                 *last_release.lock() = Some(Instant::now());
@@ -117,8 +119,8 @@ pub(super) async fn measure_handoffs(contenders: Vec<Lock>, length: Duration) ->
     for contender in tasks.join_all().await {
         contender?;
     }
-    let spread = std::mem::take(&mut *spread.lock());
-    if spread.total == 0 { Err(nothing_acquired()) } else { Ok(spread) }
+    let handoffs = std::mem::take(&mut *handoffs.lock());
+    if handoffs.total == 0 { Err(nothing_acquired()) } else { Ok(handoffs) }
 }
 
 fn nothing_acquired() -> Failure {

@@ -22,10 +22,10 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval at which we check whether a started server answers.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Running servers. Dropping this ends them and removes their files.
+/// Running servers. Dropping this value stops the servers and removes their files.
 pub(super) struct Servers {
     running: Vec<Server>,
-    /// Dropped after the servers, which write to it until they end.
+    /// The folder of the servers' files. It is dropped after the servers, which write to it until they end.
     folder: TempDir,
 }
 
@@ -37,11 +37,11 @@ struct Server {
 impl Servers {
     /// Starts this many servers on free ports of this host, without persistence.
     pub(super) async fn start(count: usize) -> Outcome<Self> {
-        let folder = tempfile::Builder::new().prefix("quorlock-bench-").tempdir().map_err(failed)?;
+        let folder = tempfile::Builder::new().prefix("quorlock-bench-").tempdir().map_err(start_failure)?;
         let mut servers = Self { running: Vec::new(), folder };
         for number in 0..count {
             let folder = servers.folder.path().join(number.to_string());
-            let mut server = Server::spawn(&folder).map_err(failed)?;
+            let mut server = Server::spawn(&folder).map_err(start_failure)?;
             server.wait_for_answer(&folder).await?;
             servers.running.push(server);
         }
@@ -76,7 +76,7 @@ impl Server {
     async fn wait_for_answer(&mut self, folder: &Path) -> Outcome<()> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
-            if let Some(status) = self.process.try_wait().map_err(failed)? {
+            if let Some(status) = self.process.try_wait().map_err(start_failure)? {
                 if status.code() == Some(Exit::NOT_FOUND.0.into()) {
                     return Err(Failure::config(
                         "--local needs redis-server, which is not installed, or not in PATH\n  \
@@ -85,15 +85,15 @@ impl Server {
                 }
                 let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
                 let last = log.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-                return Err(failed(format_args!("{status}; its last log line: {last:?}")));
+                return Err(start_failure(format_args!("{status}; its last log line: {last:?}")));
             }
             let examination = Client::builder().nodes([&self.url]).examine(Duration::ZERO).await;
             match examination.nodes.first().map(|node| &node.state) {
                 // If our server has ended, the answer came from another server that took the port.
-                Some(NodeState::Blank) if self.process.try_wait().map_err(failed)?.is_none() => return Ok(()),
-                Some(NodeState::Unfit(why)) => return Err(failed(why)),
+                Some(NodeState::Blank) if self.process.try_wait().map_err(start_failure)?.is_none() => return Ok(()),
+                Some(NodeState::Unfit(why)) => return Err(start_failure(why)),
                 _ if Instant::now() >= deadline => {
-                    return Err(failed(format_args!("no answer within {START_TIMEOUT:?}")));
+                    return Err(start_failure(format_args!("no answer within {START_TIMEOUT:?}")));
                 }
                 _ => sleep(CHECK_INTERVAL).await,
             }
@@ -109,6 +109,6 @@ impl Drop for Server {
     }
 }
 
-fn failed(why: impl Display) -> Failure {
+fn start_failure(why: impl Display) -> Failure {
     Failure::internal(format_args!("cannot start redis-server: {why}"))
 }

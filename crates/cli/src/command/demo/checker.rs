@@ -9,7 +9,7 @@ use crate::exit::counted;
 
 /// One lease, from its grant to its end. Both times are since the start of the demonstration.
 #[derive(Clone, Debug)]
-pub(super) struct Tenure {
+pub(super) struct PastLease {
     pub(super) name: &'static str,
     pub(super) worker: usize,
     pub(super) fence: u64,
@@ -45,12 +45,13 @@ pub(super) struct NameFindings {
 
 impl Findings {
     /// Checks leases, which may come in any order.
-    pub(super) fn of(names: &[&'static str], tenures: &[Tenure]) -> Self {
+    pub(super) fn of(names: &[&'static str], past_leases: &[PastLease]) -> Self {
         let mut findings = Self { fences_increasing: true, ..Self::default() };
         for name in names {
-            let mut tenures: Vec<&Tenure> = tenures.iter().filter(|tenure| tenure.name == *name).collect();
-            tenures.sort_by_key(|tenure| (tenure.from, tenure.fence));
-            let of_name = check(name, &tenures, &mut findings.violations);
+            let mut past_leases: Vec<&PastLease> =
+                past_leases.iter().filter(|past_lease| past_lease.name == *name).collect();
+            past_leases.sort_by_key(|past_lease| (past_lease.from, past_lease.fence));
+            let of_name = check(name, &past_leases, &mut findings.violations);
             findings.grants += of_name.grants;
             findings.losses += of_name.losses;
             findings.overlaps += of_name.overlaps;
@@ -62,35 +63,35 @@ impl Findings {
 }
 
 /// Checks the leases of one name, in the order in which they began.
-fn check(name: &'static str, tenures: &[&Tenure], violations: &mut Vec<String>) -> NameFindings {
+fn check(name: &'static str, past_leases: &[&PastLease], violations: &mut Vec<String>) -> NameFindings {
     let mut findings = NameFindings {
         name,
-        grants: tenures.len(),
-        losses: tenures.iter().filter(|tenure| tenure.is_lost).count(),
+        grants: past_leases.len(),
+        losses: past_leases.iter().filter(|past_lease| past_lease.is_lost).count(),
         overlaps: 0,
         fences_increasing: true,
-        first_fence: tenures.first().map(|tenure| tenure.fence),
-        last_fence: tenures.last().map(|tenure| tenure.fence),
+        first_fence: past_leases.first().map(|past_lease| past_lease.fence),
+        last_fence: past_leases.last().map(|past_lease| past_lease.fence),
     };
     // Of the earlier leases: the lease that ends last, and the lease with the highest fence.
-    let (mut last_to_end, mut highest): (Option<&Tenure>, Option<&Tenure>) = (None, None);
-    for &later in tenures {
-        if let Some(earlier) = last_to_end.filter(|tenure| later.from < tenure.until) {
+    let (mut last_to_end, mut highest): (Option<&PastLease>, Option<&PastLease>) = (None, None);
+    for &later in past_leases {
+        if let Some(earlier) = last_to_end.filter(|past_lease| later.from < past_lease.until) {
             findings.overlaps += 1;
             let overlap = earlier.until.min(later.until).saturating_sub(later.from);
             violations.push(format!("two holders for {overlap:?}: {earlier} and {later}"));
         }
-        if let Some(earlier) = highest.filter(|tenure| later.fence <= tenure.fence) {
+        if let Some(earlier) = highest.filter(|past_lease| later.fence <= past_lease.fence) {
             findings.fences_increasing = false;
             violations.push(format!("no higher fence than before: {earlier} and then {later}"));
         }
-        last_to_end = last_to_end.filter(|tenure| tenure.until >= later.until).or(Some(later));
-        highest = highest.filter(|tenure| tenure.fence >= later.fence).or(Some(later));
+        last_to_end = last_to_end.filter(|past_lease| past_lease.until >= later.until).or(Some(later));
+        highest = highest.filter(|past_lease| past_lease.fence >= later.fence).or(Some(later));
     }
     findings
 }
 
-impl fmt::Display for Tenure {
+impl fmt::Display for PastLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, worker, fence, from, until, .. } = self;
         let (worker, from, until) = (worker + 1, from.as_secs_f64(), until.as_secs_f64());

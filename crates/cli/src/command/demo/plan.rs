@@ -54,9 +54,9 @@ fn millis<S: Serializer>(at: &Duration, serializer: S) -> Result<S::Ok, S::Error
 /// The time without faults at the beginning and at the end.
 const CALM: Duration = Duration::from_secs(1);
 /// The time that clients may need to reconnect after a fault has ended.
-const RECONNECT: Duration = Duration::from_millis(1_200);
-/// The largest number of nodes that fail at a time, except in a storm: a minority.
-const OUT_MAX: usize = (NODES - 1) / 2;
+const RECONNECT_TIME: Duration = Duration::from_millis(1_200);
+/// The largest number of nodes that have a fault at the same time, except in a storm (see [`plan`]): a minority.
+const FAULTY_NODES_MAX: usize = (NODES - 1) / 2;
 /// The number of nodes that freeze at once in a storm: a majority.
 const STORM_NODES: usize = quorlock::Quorum::majority_of(NODES);
 /// The number of faults before each storm.
@@ -68,14 +68,14 @@ const FAULTS_PER_STORM: usize = 4;
 /// before another worker can acquire the name.
 pub(super) fn plan(seed: u64, length: Duration) -> Vec<Outage> {
     let mut rng = Seeded::new(seed);
-    // The time from which on each node may fail again.
+    // When each node may fail again.
     let mut busy_until = [Duration::ZERO; NODES];
     let mut plan = Vec::new();
     let (mut at, mut faults) = (CALM, 0);
     while at + CALM <= length {
         let mut healthy: Vec<usize> = (0..NODES).filter(|node| busy_until[*node] <= at).collect();
         let is_storm = faults % (FAULTS_PER_STORM + 1) == FAULTS_PER_STORM;
-        if !is_storm && NODES - healthy.len() >= OUT_MAX {
+        if !is_storm && NODES - healthy.len() >= FAULTY_NODES_MAX {
             at = busy_until.into_iter().filter(|until| *until > at).min().unwrap_or(at);
             continue;
         }
@@ -94,7 +94,7 @@ pub(super) fn plan(seed: u64, length: Duration) -> Vec<Outage> {
         for _ in 0..healthy.len().min(if is_storm { STORM_NODES } else { 1 }) {
             let node = healthy.swap_remove(rng.index(healthy.len()));
             plan.push(Outage { node, fault, from: at, until });
-            busy_until[node] = until + recovery + RECONNECT;
+            busy_until[node] = until + recovery + RECONNECT_TIME;
         }
         faults += 1;
         at = if is_storm { until + rng.millis(900, 1_900) } else { at + rng.millis(700, 1_900) };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorlock::{Quorum, Silence};
 use tokio::time::Instant;
 
-use super::checker::{Findings, Tenure};
+use super::checker::{Findings, PastLease};
 use super::plan::Fault;
 use super::{NAMES, NODES, TTL, WORKERS};
 use crate::output::Paint;
@@ -30,7 +30,7 @@ pub(super) struct NodeRow {
     /// Why the node cannot vote, as a client sees it.
     pub(super) trouble: Option<Silence>,
     /// Whether the node crashed or was in quarantine, and has not been able to vote since then.
-    is_empty: bool,
+    has_lost_memory: bool,
     /// For each name, the holder that the node voted for.
     pub(super) votes: [Option<String>; NAMES.len()],
 }
@@ -38,7 +38,7 @@ pub(super) struct NodeRow {
 /// Why a node cannot vote, and the holders that it voted for.
 pub(super) type Observation = (Option<Silence>, [Option<String>; NAMES.len()]);
 
-/// An event.
+/// One event, as a line of text.
 #[derive(Debug)]
 pub(super) struct LogLine {
     pub(super) at: Duration,
@@ -47,7 +47,7 @@ pub(super) struct LogLine {
     pub(super) text: String,
 }
 
-/// Everything that is shown. Workers, names and nodes are counted from 0.
+/// The state of the demonstration. Workers, names and nodes are counted from 0.
 #[derive(Debug)]
 pub(super) struct Scene {
     pub(super) seed: u64,
@@ -58,8 +58,8 @@ pub(super) struct Scene {
     /// The name that each worker waits for, and its position in the queue.
     waits: [Option<(usize, Option<u32>)>; WORKERS],
     pub(super) log: Vec<LogLine>,
-    tenures: Vec<Tenure>,
-    /// The faults so far.
+    past_leases: Vec<PastLease>,
+    /// The faults that have begun so far.
     pub(super) faults: Vec<Fault>,
 }
 
@@ -78,7 +78,7 @@ impl Scene {
             nodes: Default::default(),
             waits: Default::default(),
             log: Vec::new(),
-            tenures: Vec::new(),
+            past_leases: Vec::new(),
             faults: Vec::new(),
         }
     }
@@ -89,7 +89,7 @@ impl Scene {
     }
 
     pub(super) fn findings(&self) -> Findings {
-        Findings::of(&NAMES, &self.tenures)
+        Findings::of(&NAMES, &self.past_leases)
     }
 
     /// Returns the workers that wait for a name, in the order of the queue.
@@ -127,16 +127,16 @@ impl Scene {
         self.add_event(None, format!("{} timed out waiting for {}", worker_title(worker), NAMES[name]));
     }
 
-    pub(super) fn record_end(&mut self, name: usize, tenure: Tenure) {
-        let (worker, lock) = (worker_title(tenure.worker), tenure.name);
-        if tenure.is_lost {
+    pub(super) fn record_end(&mut self, name: usize, past_lease: PastLease) {
+        let (worker, lock) = (worker_title(past_lease.worker), past_lease.name);
+        if past_lease.is_lost {
             self.add_event(Some(Paint::BAD), format!("{worker} lost {lock}, and noticed in time"));
         } else {
             self.add_event(None, format!("{worker} releases {lock}"));
         }
         let holder = &mut self.names[name].holder;
-        *holder = holder.filter(|holder| *holder != tenure.worker);
-        self.tenures.push(tenure);
+        *holder = holder.filter(|holder| *holder != past_lease.worker);
+        self.past_leases.push(past_lease);
     }
 
     /// Records that a fault of a node began or ended.
@@ -154,7 +154,7 @@ impl Scene {
                 (Paint::BAD, "is back, empty: in quarantine until every lease that it forgot has ended")
             }
         };
-        self.nodes[node].is_empty |= self.nodes[node].fault == Some(Fault::Crash);
+        self.nodes[node].has_lost_memory |= self.nodes[node].fault == Some(Fault::Crash);
         self.add_event(Some(paint), format!("node {} {text}", node + 1));
         self.report_majority_change(had_majority);
     }
@@ -164,9 +164,9 @@ impl Scene {
         for (node, (trouble, votes)) in nodes.into_iter().enumerate() {
             let had_majority = self.has_majority();
             let row = &mut self.nodes[node];
-            let ends_quarantine = row.is_empty && row.fault.is_none() && trouble.is_none();
+            let ends_quarantine = row.has_lost_memory && row.fault.is_none() && trouble.is_none();
             let is_quarantined = trouble.as_ref().and_then(Silence::quarantine_left).is_some();
-            row.is_empty = (row.is_empty || is_quarantined) && !ends_quarantine;
+            row.has_lost_memory = (row.has_lost_memory || is_quarantined) && !ends_quarantine;
             (row.trouble, row.votes) = (trouble, votes);
             if ends_quarantine {
                 self.add_event(Some(Paint::GOOD), format!("node {} is out of quarantine and votes again", node + 1));
@@ -186,7 +186,7 @@ impl Scene {
     }
 
     fn has_majority(&self) -> bool {
-        let voting = self.nodes.iter().filter(|node| node.fault.is_none() && !node.is_empty).count();
+        let voting = self.nodes.iter().filter(|node| node.fault.is_none() && !node.has_lost_memory).count();
         voting >= Quorum::majority_of(NODES)
     }
 }

@@ -140,9 +140,9 @@ fn state_text(output: Output, row: &NodeRow) -> String {
     }
 }
 
-/// Returns a bar of which this share is filled.
-fn bar(output: Output, share: f64, paint: Paint) -> String {
-    let full = (share.clamp(0.0, 1.0) * BAR_WIDTH as f64).round() as usize;
+/// Returns a bar of which this fraction is filled.
+fn bar(output: Output, fraction: f64, paint: Paint) -> String {
+    let full = (fraction.clamp(0.0, 1.0) * BAR_WIDTH as f64).round() as usize;
     output.paint(paint, "█".repeat(full)) + &output.paint(Paint::DIM, "░".repeat(BAR_WIDTH - full))
 }
 

@@ -10,10 +10,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::checker::Tenure;
+use super::checker::PastLease;
 use super::plan::Outage;
 use super::scene::{Observation, Scene, worker_title};
-use super::{MAX_TTL, NAMES, NODES, TTL, WORKERS, builder_with};
+use super::{MAX_TTL, NAMES, NODES, TTL, WORKERS, memory_builder};
 use crate::exit::Outcome;
 
 /// The interval at which the validity of leases and the state of nodes are reported.
@@ -52,7 +52,7 @@ pub(super) async fn start(
 }
 
 fn builder(nodes: &MemoryNodes) -> ClientBuilder {
-    builder_with(nodes, TTL, MAX_TTL, CLOCK_SKEW)
+    memory_builder(nodes, TTL, MAX_TTL, CLOCK_SKEW)
 }
 
 /// A worker with its own client, as a separate process would have.
@@ -130,8 +130,8 @@ impl Worker {
         let now = self.scene.lock().age();
         let is_lost = lease.validity().is_zero();
         let until = if is_lost { now.min(valid_until) } else { now };
-        let tenure = Tenure { name: NAMES[name], worker: self.number, fence, from: granted_at, until, is_lost };
-        self.scene.lock().record_end(name, tenure);
+        let past_lease = PastLease { name: NAMES[name], worker: self.number, fence, from: granted_at, until, is_lost };
+        self.scene.lock().record_end(name, past_lease);
         // The result does not matter: a loss is already reported, and the client sends an unacknowledged release again.
         let _ = lease.release().await;
     }

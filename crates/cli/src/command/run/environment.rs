@@ -14,7 +14,7 @@ use crate::exit::{Failure, Outcome};
 pub(super) type Environment = Vec<(String, Option<String>)>;
 
 /// Returns the environment of the command that runs under this lease.
-pub(super) fn of(context: &Context, args: &RunArgs, lease: &Lease, outer: &[DetachedLease]) -> Outcome<Environment> {
+pub(super) fn build(context: &Context, args: &RunArgs, lease: &Lease, outer: &[DetachedLease]) -> Outcome<Environment> {
     let fence = lease.fence().map_err(Failure::internal)?;
     let detached = lease.as_detached();
     let own = [

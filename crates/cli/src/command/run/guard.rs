@@ -10,7 +10,7 @@
 //! Secrets reach the guard over the pipe only: other users can read arguments, and every process of the same user can
 //! read the environment.
 
-mod post;
+mod process;
 
 use std::io::{self, PipeWriter, Write};
 use std::process::Stdio;
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::hidden_program;
 use crate::context::Access;
 use crate::process::Process;
-pub(super) use post::main;
+pub(super) use process::main;
 
 /// The hidden command that runs the guard.
 pub(super) const COMMAND: &str = "__guard";
@@ -36,7 +36,7 @@ const DEADLINE_STEP: Duration = Duration::from_millis(20);
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Orders {
     /// After the wrapper's death, release this lease.
-    duty: Option<Duty>,
+    lease_to_release: Option<LeaseToRelease>,
     /// After the wrapper's death, kill the group of this command.
     command: Option<Process>,
     /// Kill the group at this time of the boot clock, even if the wrapper lives.
@@ -45,7 +45,7 @@ struct Orders {
 
 /// A lease, and how to release it.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct Duty {
+pub(super) struct LeaseToRelease {
     pub(super) access: Access,
     /// The lease in its text form.
     pub(super) lease: String,
@@ -65,7 +65,7 @@ pub(crate) struct Guard {
     /// The latest orders, which the next guard also gets if this guard dies.
     orders: Orders,
     /// Whether the nodes do not know the process id of this guard yet.
-    is_new: bool,
+    is_unknown_to_nodes: bool,
 }
 
 /// Starts the process of a guard, which has these orders from the start.
@@ -94,7 +94,7 @@ impl Guard {
     /// Starts the first guard.
     pub(crate) fn start() -> io::Result<Self> {
         let orders = Orders::default();
-        Ok(Self { process: Some(spawn(&orders)?), orders, is_new: false })
+        Ok(Self { process: Some(spawn(&orders)?), orders, is_unknown_to_nodes: false })
     }
 
     /// Returns the process id of the guard; `None` if the guard is dead. While the guard lives, processes of the
@@ -104,8 +104,8 @@ impl Guard {
     }
 
     /// Orders the guard to release this lease after the wrapper's death.
-    pub(super) fn set_duty(&mut self, duty: Duty) -> io::Result<()> {
-        self.orders.duty = Some(duty);
+    pub(super) fn set_lease(&mut self, lease: LeaseToRelease) -> io::Result<()> {
+        self.orders.lease_to_release = Some(lease);
         self.send_or_replace()
     }
 
@@ -144,7 +144,7 @@ impl Guard {
         self.send_orders();
     }
 
-    /// Handles the end or the stop of a child process, if that process is the guard. Continues a stopped guard.
+    /// Handles the end or the stop of the child process `id`, if that process is the guard. Continues a stopped guard.
     pub(super) fn handle_change(&mut self, id: Pid, is_stopped: bool) {
         match &self.process {
             Some((pid, _)) if *pid != id => {}
@@ -156,14 +156,14 @@ impl Guard {
     /// Starts another guard.
     pub(super) fn replace(&mut self) -> io::Result<()> {
         self.process = Some(spawn(&self.orders)?);
-        self.is_new = true;
+        self.is_unknown_to_nodes = true;
         Ok(())
     }
 
     /// Returns the process id of a new guard, so that the caller can send it to the nodes. Returns `None` after the
     /// first call for the same guard.
     pub(super) fn take_new_id(&mut self) -> Option<u32> {
-        std::mem::take(&mut self.is_new).then(|| self.id()).flatten()
+        std::mem::take(&mut self.is_unknown_to_nodes).then(|| self.id()).flatten()
     }
 
     /// Sends the orders. If that fails, starts another guard with the same orders.

@@ -35,7 +35,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Starts the command, which waits at the gate.
+    /// Starts the process of the command, which waits at the gate.
     pub(super) fn prepare(command: &[OsString], environment: &Environment) -> Outcome<Self> {
         let cannot = Failure::cannot("start the command");
         // Orphans of the command become our children, so that we can reap them on any system.
@@ -88,7 +88,7 @@ impl Job {
 ///
 /// `gate` is a pipe that the wrapper writes to as soon as the guard knows the process group.
 pub(super) fn become_command(wrapper: Option<Pid>, gate: Option<RawFd>, mut command: ArgsOs) -> Exit {
-    // The check comes after the call, because the call has no effect if the wrapper is already dead.
+    // Check the parent after this call, because the call has no effect if the wrapper is already dead.
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return Failure::internal(format!("the command would outlive its lock: {error}")).report();
     }

@@ -6,8 +6,8 @@ use clap::ValueEnum;
 
 /// The command must be dead this long before anybody else can get the lock.
 pub(super) const MARGIN: Duration = Duration::from_millis(500);
-/// The guard kills the command this long before anybody else can get the lock. The wrapper would kill the command
-/// earlier, because only the wrapper can report the reason.
+/// The guard kills the command this long before anybody else can get the lock. It is shorter than [`MARGIN`], so that
+/// the wrapper kills first if it can: only the wrapper can report the reason.
 pub(super) const GUARD_MARGIN: Duration = Duration::from_millis(400);
 /// The longest time between two checks of the clock. It is shorter than [`MARGIN`], in case the host is suspended
 /// between two checks.
@@ -48,7 +48,7 @@ pub(super) enum Cause {
 
 /// What to do about the command now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Measure {
+pub(super) enum Step {
     /// Do nothing for this long.
     Wait(Duration),
     /// Send SIGTERM.
@@ -65,30 +65,30 @@ impl Limits {
     }
 
     /// Decides what to do about the command. `left` is the remaining validity, `held` is how long the lock has been
-    /// held, and `asked` is why and how long ago the command was asked to end.
-    pub(super) fn measure(&self, left: Duration, held: Duration, asked: Option<(Cause, Duration)>) -> Measure {
+    /// held, and `end_request` is why and how long ago the command was asked to end.
+    pub(super) fn next_step(&self, left: Duration, held: Duration, end_request: Option<(Cause, Duration)>) -> Step {
         let mut pause = CHECK_INTERVAL;
         if self.on_lost != OnLost::Ignore {
             if left <= MARGIN {
-                return Measure::Kill(Cause::Loss);
+                return Step::Kill(Cause::Loss);
             }
-            let is_asked = asked.is_some() || self.on_lost == OnLost::Kill;
-            let notice = if is_asked { MARGIN } else { MARGIN + self.grace };
+            let needs_no_sigterm = end_request.is_some() || self.on_lost == OnLost::Kill;
+            let notice = if needs_no_sigterm { MARGIN } else { MARGIN + self.grace };
             if left <= notice {
-                return Measure::AskToEnd(Cause::Loss);
+                return Step::AskToEnd(Cause::Loss);
             }
             pause = pause.min(left.saturating_sub(notice));
         }
-        let limit = match asked {
+        let limit = match end_request {
             // The grace period ends when the validity reaches the margin: the check above then kills the command.
             Some((Cause::Loss, _)) => None,
-            Some((cause, ago)) => Some((self.grace, ago, Measure::Kill(cause))),
-            None => self.max_hold.map(|max_hold| (max_hold, held, Measure::AskToEnd(Cause::MaxHold))),
+            Some((cause, ago)) => Some((self.grace, ago, Step::Kill(cause))),
+            None => self.max_hold.map(|max_hold| (max_hold, held, Step::AskToEnd(Cause::MaxHold))),
         };
         match limit {
-            Some((max, elapsed, measure)) if elapsed >= max => measure,
-            Some((max, elapsed, _)) => Measure::Wait(pause.min(max.saturating_sub(elapsed))),
-            None => Measure::Wait(pause),
+            Some((max, elapsed, step)) if elapsed >= max => step,
+            Some((max, elapsed, _)) => Step::Wait(pause.min(max.saturating_sub(elapsed))),
+            None => Step::Wait(pause),
         }
     }
 }
@@ -104,21 +104,21 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_asked_to_end_a_grace_before_it_is_killed() {
+    fn a_command_is_asked_to_end_one_grace_period_before_it_is_killed() {
         let limits = limits(OnLost::Stop);
-        assert_eq!(limits.measure(MS(20_000), MS(0), None), Measure::Wait(CHECK_INTERVAL));
-        assert_eq!(limits.measure(MS(5_600), MS(0), None), Measure::Wait(MS(100)));
-        assert_eq!(limits.measure(MS(5_500), MS(0), None), Measure::AskToEnd(Cause::Loss));
-        assert_eq!(limits.measure(MS(600), MS(0), Some((Cause::Loss, MS(4_900)))), Measure::Wait(MS(100)));
-        assert_eq!(limits.measure(MS(500), MS(0), Some((Cause::Loss, MS(5_000)))), Measure::Kill(Cause::Loss));
-        assert_eq!(limits.measure(MS(0), MS(0), None), Measure::Kill(Cause::Loss));
+        assert_eq!(limits.next_step(MS(20_000), MS(0), None), Step::Wait(CHECK_INTERVAL));
+        assert_eq!(limits.next_step(MS(5_600), MS(0), None), Step::Wait(MS(100)));
+        assert_eq!(limits.next_step(MS(5_500), MS(0), None), Step::AskToEnd(Cause::Loss));
+        assert_eq!(limits.next_step(MS(600), MS(0), Some((Cause::Loss, MS(4_900)))), Step::Wait(MS(100)));
+        assert_eq!(limits.next_step(MS(500), MS(0), Some((Cause::Loss, MS(5_000)))), Step::Kill(Cause::Loss));
+        assert_eq!(limits.next_step(MS(0), MS(0), None), Step::Kill(Cause::Loss));
     }
 
     #[test]
     fn a_command_is_not_killed_after_its_lock_was_renewed() {
         assert_eq!(
-            limits(OnLost::Stop).measure(MS(20_000), MS(0), Some((Cause::Loss, MS(9_000)))),
-            Measure::Wait(CHECK_INTERVAL)
+            limits(OnLost::Stop).next_step(MS(20_000), MS(0), Some((Cause::Loss, MS(9_000)))),
+            Step::Wait(CHECK_INTERVAL)
         );
     }
 
@@ -135,25 +135,25 @@ mod tests {
     #[test]
     fn with_on_lost_kill_a_command_is_killed_without_being_asked() {
         let limits = limits(OnLost::Kill);
-        assert_eq!(limits.measure(MS(600), MS(0), None), Measure::Wait(MS(100)));
-        assert_eq!(limits.measure(MS(500), MS(0), None), Measure::Kill(Cause::Loss));
+        assert_eq!(limits.next_step(MS(600), MS(0), None), Step::Wait(MS(100)));
+        assert_eq!(limits.next_step(MS(500), MS(0), None), Step::Kill(Cause::Loss));
     }
 
     #[test]
     fn with_on_lost_ignore_only_max_hold_ends_a_command() {
         let limits = limits(OnLost::Ignore);
-        assert_eq!(limits.measure(MS(0), MS(0), None), Measure::Wait(CHECK_INTERVAL));
-        assert_eq!(limits.measure(MS(0), MS(60_000), None), Measure::AskToEnd(Cause::MaxHold));
+        assert_eq!(limits.next_step(MS(0), MS(0), None), Step::Wait(CHECK_INTERVAL));
+        assert_eq!(limits.next_step(MS(0), MS(60_000), None), Step::AskToEnd(Cause::MaxHold));
     }
 
     #[test]
-    fn max_hold_kills_a_command_a_grace_after_asking_it_to_end() {
+    fn max_hold_kills_a_command_one_grace_period_after_asking_it_to_end() {
         let limits = limits(OnLost::Stop);
-        assert_eq!(limits.measure(MS(20_000), MS(59_900), None), Measure::Wait(MS(100)));
-        assert_eq!(limits.measure(MS(20_000), MS(60_000), None), Measure::AskToEnd(Cause::MaxHold));
+        assert_eq!(limits.next_step(MS(20_000), MS(59_900), None), Step::Wait(MS(100)));
+        assert_eq!(limits.next_step(MS(20_000), MS(60_000), None), Step::AskToEnd(Cause::MaxHold));
         let asked = |ago| Some((Cause::MaxHold, MS(ago)));
-        assert_eq!(limits.measure(MS(20_000), MS(64_900), asked(4_900)), Measure::Wait(MS(100)));
-        assert_eq!(limits.measure(MS(20_000), MS(65_000), asked(5_000)), Measure::Kill(Cause::MaxHold));
-        assert_eq!(limits.measure(MS(400), MS(61_000), asked(1_000)), Measure::Kill(Cause::Loss));
+        assert_eq!(limits.next_step(MS(20_000), MS(64_900), asked(4_900)), Step::Wait(MS(100)));
+        assert_eq!(limits.next_step(MS(20_000), MS(65_000), asked(5_000)), Step::Kill(Cause::MaxHold));
+        assert_eq!(limits.next_step(MS(400), MS(61_000), asked(1_000)), Step::Kill(Cause::Loss));
     }
 }

@@ -1,4 +1,5 @@
-//! Nested runs: a run passes its lease, and the leases of its outer runs, to its command in a variable.
+//! Nested runs. If the command of a `quorlock run` calls `quorlock run`, the second run is nested, and the first run is
+//! its outer run. A run passes its lease, and the leases of its outer runs, to its command in a variable.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use rustix::process::{Signal, WaitStatus};
 
 use super::guard::{Guard, boot_time};
 use super::job::Job;
-use super::limits::{CHECK_INTERVAL, Cause, GUARD_MARGIN, Limits, MARGIN, Measure, OnLost};
+use super::limits::{CHECK_INTERVAL, Cause, GUARD_MARGIN, Limits, MARGIN, OnLost, Step};
 use super::terminal::Terminal;
 use crate::exit::Outcome;
 use crate::output::Output;
@@ -29,7 +29,7 @@ const SLEW_DIVISOR: u32 = 1000;
 
 /// How the run ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct RunEnd {
     pub(super) status: WaitStatus,
     /// Why the command was last asked to end, or was killed.
     pub(super) end_cause: Option<Cause>,
@@ -37,7 +37,7 @@ pub(super) struct Run {
     pub(super) lost: Option<LostError>,
     /// Whether the command was interrupted at the terminal. If so, the other processes of our process group must also
     /// get the signal.
-    pub(super) interrupted: bool,
+    pub(super) is_interrupted: bool,
 }
 
 /// The state while there is no guard. The guard is the process that kills the command if this process cannot.
@@ -58,7 +58,7 @@ pub(super) struct Supervisor<'a> {
     terminal: Option<Terminal>,
     job: Job,
     guard: &'a mut Guard,
-    /// Set when the guard dies, and removed when its successor has lived for a while.
+    /// Set when the guard dies, and removed when the next guard has lived for [`CHECK_INTERVAL`].
     unguarded: Option<Unguarded>,
     held_since: Instant,
     /// The end of the lease's validity at the last check.
@@ -66,7 +66,7 @@ pub(super) struct Supervisor<'a> {
     /// If the lock is broken: the time until which nobody else gets it.
     drains_until: Option<Instant>,
     /// Why the command was asked to end, and when. Removed if the lock is renewed after that.
-    asked: Option<(Cause, Instant)>,
+    end_request: Option<(Cause, Instant)>,
     /// Why the command was last asked to end, or was killed. Stays set if the lock is renewed after that.
     end_cause: Option<Cause>,
     is_killed: bool,
@@ -98,7 +98,7 @@ impl<'a> Supervisor<'a> {
             held_since: Instant::now(),
             valid_until: Instant::now(),
             drains_until: None,
-            asked: None,
+            end_request: None,
             end_cause: None,
             is_killed: false,
             stop_deadline: None,
@@ -119,19 +119,19 @@ impl<'a> Supervisor<'a> {
 
     /// Ensures that the command is dead before anybody else can get the lock. Returns when no process of the command is
     /// left.
-    pub(super) async fn watch(mut self, client: &Client) -> Run {
+    pub(super) async fn watch(mut self, client: &Client) -> RunEnd {
         let mut lost = None;
         let mut loss = pin!(self.lease.lost());
-        self.renew_if(client.add_holder_process_group(self.job.leader.pid)).await;
+        self.renew_if_added(client.add_holder_process_group(self.job.leader.pid)).await;
         let status = loop {
             if self.drains_until.is_none() && self.lease.ensure(Duration::ZERO) == Err(LostError::Broken) {
                 self.handle_break(client).await;
             }
             self.ensure_guard();
             if let Some(guard) = self.guard.take_new_id() {
-                self.renew_if(client.add_holder_process(guard)).await;
+                self.renew_if_added(client.add_holder_process(guard)).await;
             }
-            let pause = self.take_due_measures();
+            let pause = self.take_due_steps();
             tokio::select! {
                 signal = self.signals.next() => match signal {
                     Signal::CHILD => if let Some(status) = self.job.reap(self.guard) {
@@ -153,7 +153,7 @@ impl<'a> Supervisor<'a> {
             // This process missed the deadline, so the guard has killed the command.
             self.record_cause(Cause::Loss);
         }
-        let is_lost = self.asked.is_some_and(|(cause, _)| cause == Cause::Loss);
+        let is_lost = self.end_request.is_some_and(|(cause, _)| cause == Cause::Loss);
         let lost = lost.or(is_lost.then_some(LostError::Expired));
         let had_terminal = self.terminal.as_ref().is_some_and(|terminal| {
             let was_lent = terminal.take_back(self.job.pid);
@@ -164,8 +164,8 @@ impl<'a> Supervisor<'a> {
         });
         self.end_leftovers().await;
         let has_key = [Signal::INT, Signal::QUIT].map(|signal| Some(signal.as_raw())).contains(&signal);
-        let interrupted = had_terminal && has_key && self.end_cause.is_none();
-        Run { status, end_cause: self.end_cause, lost, interrupted }
+        let is_interrupted = had_terminal && has_key && self.end_cause.is_none();
+        RunEnd { status, end_cause: self.end_cause, lost, is_interrupted }
     }
 
     /// Handles a broken lock. If the lock was broken in the mode `drain`, nobody else gets the lock before the lease
@@ -176,7 +176,7 @@ impl<'a> Supervisor<'a> {
         let holder = inspection.and_then(|inspection| inspection.holder());
         let is_draining = holder.is_some_and(|(_, holder_fence)| Some(holder_fence) == fence);
         self.drains_until = Some(if is_draining { self.valid_until } else { Instant::now() });
-        if is_draining && self.asked.is_none() && self.limits.on_lost == OnLost::Stop {
+        if is_draining && self.end_request.is_none() && self.limits.on_lost == OnLost::Stop {
             self.ask_to_end(Cause::Broken);
         }
     }
@@ -191,9 +191,9 @@ impl<'a> Supervisor<'a> {
         left
     }
 
-    /// Starts a renewal if a process was added that the nodes do not know yet.
-    async fn renew_if(&self, was_added: Result<bool, ConfigError>) {
-        // An error means that the process has ended, so the nodes need not know the process.
+    /// Starts a renewal if a process was added, because the renewal tells the nodes of the process.
+    async fn renew_if_added(&self, was_added: Result<bool, ConfigError>) {
+        // An error means that the process has ended, so the nodes need not know of it.
         if was_added.unwrap_or_default() {
             // The renewal continues in the background, because signals must not wait for it.
             let _ = tokio::time::timeout(Duration::ZERO, self.lease.extend()).await;
@@ -204,7 +204,7 @@ impl<'a> Supervisor<'a> {
     fn ensure_guard(&mut self) {
         let now = Instant::now();
         if self.guard.id().is_some() {
-            // A new guard counts only after it has lived for a while, because it may die at once.
+            // A new guard counts only after it has lived for this time, because it may die at once.
             self.unguarded = self.unguarded.filter(|unguarded| now.duration_since(unguarded.tried_at) < CHECK_INTERVAL);
             return;
         }
@@ -222,7 +222,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Sends the guard the time at which it must kill the command, unless it gets a later time before that.
+    /// Sends the guard the deadline: the guard kills the command at this time, unless it gets a later deadline before.
     fn send_deadline(&mut self, left: Duration) {
         let kill_in = left.saturating_sub(GUARD_MARGIN + left / SLEW_DIVISOR);
         let ends_command = self.limits.on_lost != OnLost::Ignore;
@@ -230,7 +230,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Prints why the command must end, and what this process does to end it.
-    fn report(&self, cause: Cause, measure: &str) {
+    fn report(&self, cause: Cause, action: &str) {
         let name = self.lease.name();
         let reason = match cause {
             Cause::Loss if self.drains_until.is_none() => "cannot be renewed",
@@ -238,13 +238,13 @@ impl<'a> Supervisor<'a> {
             Cause::Unguarded => "has no guard",
             Cause::Loss | Cause::Broken => "was broken",
         };
-        self.output.note(format!("{name} {reason}: {measure} the command"));
+        self.output.note(format!("{name} {reason}: {action} the command"));
     }
 
     /// Sends SIGTERM to the command, and prints the cause.
     fn ask_to_end(&mut self, cause: Cause) {
         self.report(cause, "ending");
-        self.asked = None;
+        self.end_request = None;
         self.record_cause(cause);
         self.job.signal(Signal::TERM);
         // A stopped command could not handle the signal.
@@ -253,16 +253,16 @@ impl<'a> Supervisor<'a> {
 
     /// Records why the command must end, unless a cause is already recorded.
     fn record_cause(&mut self, cause: Cause) {
-        if self.asked.is_none() {
-            self.asked = Some((cause, Instant::now()));
+        if self.end_request.is_none() {
+            self.end_request = Some((cause, Instant::now()));
             self.end_cause = Some(cause);
         }
     }
 
-    /// Takes the measures that are due. Returns the time until the next check.
-    fn take_due_measures(&mut self) -> Duration {
+    /// Takes the steps that are due. Returns the time until the next check.
+    fn take_due_steps(&mut self) -> Duration {
         if self.is_killed {
-            // No measure is due until the command ends.
+            // No step is due until the command ends.
             return Duration::from_secs(3600);
         }
         let now = Instant::now();
@@ -273,25 +273,25 @@ impl<'a> Supervisor<'a> {
         let held = now.duration_since(self.held_since);
         let left = self.exclusion_left(now);
         self.send_deadline(left);
-        if self.asked.take_if(|(cause, _)| self.limits.may_continue(*cause, left)).is_some() {
+        if self.end_request.take_if(|(cause, _)| self.limits.may_continue(*cause, left)).is_some() {
             self.output.note(format!("{} was renewed: the command may continue", self.lease.name()));
         }
-        let asked = self.asked.map(|(cause, at)| (cause, now.duration_since(at)));
+        let end_request = self.end_request.map(|(cause, at)| (cause, now.duration_since(at)));
         let guarded_left =
             self.unguarded.map_or(left, |unguarded| unguarded.guarded_until.saturating_duration_since(now));
         let actual_cause = |cause| if cause == Cause::Loss && guarded_left < left { Cause::Unguarded } else { cause };
-        match self.limits.measure(left.min(guarded_left), held, asked) {
-            Measure::Wait(pause) => {
+        match self.limits.next_step(left.min(guarded_left), held, end_request) {
+            Step::Wait(pause) => {
                 let pause = self.stop_deadline.map_or(pause, |deadline| pause.min(deadline.duration_since(now)));
                 if self.guard.id().is_none() { pause.min(CHECK_INTERVAL / 4) } else { pause }
             }
-            Measure::AskToEnd(cause) => {
+            Step::AskToEnd(cause) => {
                 self.ask_to_end(actual_cause(cause));
                 Duration::ZERO
             }
-            Measure::Kill(cause) => {
+            Step::Kill(cause) => {
                 // If the command was not asked to end, this process was stopped until it was too late to ask.
-                if self.asked.is_none() {
+                if self.end_request.is_none() {
                     self.report(actual_cause(cause), "killing");
                 }
                 self.record_cause(actual_cause(cause));
@@ -347,7 +347,7 @@ impl<'a> Supervisor<'a> {
     async fn end_leftovers(&mut self) {
         let started = Instant::now();
         let mut pause = LEFTOVER_PAUSE_MIN;
-        let mut is_asked = self.is_killed;
+        let mut was_signaled = self.is_killed;
         loop {
             self.job.reap(self.guard);
             self.ensure_guard();
@@ -361,8 +361,8 @@ impl<'a> Supervisor<'a> {
             }
             if self.is_killed || is_kill_due {
                 self.job.signal(Signal::KILL);
-            } else if is_end_due && !is_asked {
-                is_asked = true;
+            } else if is_end_due && !was_signaled {
+                was_signaled = true;
                 self.output
                     .note("the command left processes behind: ending these processes before the lock is released");
                 self.job.signal(Signal::TERM);

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::IsTerminal;
 
-use nix::sys::signal::{SigSet, Signal as Blocked};
+use nix::sys::signal::{SigSet, Signal as NixSignal};
 use rustix::process::{Pid, Signal, getpgid, getpgrp, getpid, getsid, kill_current_process_group, kill_process};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
@@ -27,7 +27,7 @@ impl Terminal {
         // If SIGTTOU were not blocked, it would stop this process when this process takes the terminal back from the
         // background.
         let mut mask = SigSet::empty();
-        mask.add(Blocked::SIGTTOU);
+        mask.add(NixSignal::SIGTTOU);
         mask.thread_block().ok()?;
         let is_for_command = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let modes = tcgetattr(&tty).ok();

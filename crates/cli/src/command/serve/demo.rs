@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::subscriber::NoSubscriber;
 
-use crate::command::demo::builder_with;
+use crate::command::demo::memory_builder;
 use crate::command::demo::plan::{FAULTS, Fault};
 use crate::exit::{Failure, Outcome};
 
@@ -68,7 +68,7 @@ async fn run_tasks(nodes: MemoryNodes) {
 }
 
 fn builder(nodes: &MemoryNodes) -> ClientBuilder {
-    builder_with(nodes, TTL, MAX_TTL, CLOCK_SKEW).history(true)
+    memory_builder(nodes, TTL, MAX_TTL, CLOCK_SKEW).history(true)
 }
 
 /// Acquires one lock after another, and holds each lock for a while.

@@ -142,7 +142,7 @@ fn connections_leave_file_descriptors_for_the_nodes() {
     let (servers, nodes) = start_cluster(&user, 3);
     let service = Service::with_file_limit(&user, OPEN_FILES_LIMIT, &["--nodes", &nodes]);
     eventually("the service warns that the limit is low", || {
-        service.log().contains("the limit of open files allows too few connections")
+        service.log().contains("the limit of open files allows fewer connections in total")
     });
     let mut first_connection = TcpStream::connect(service.host_and_port()).unwrap();
     assert_eq!(status_code(&ask(&mut first_connection, "/readyz")), "200");

@@ -29,15 +29,21 @@ struct AcquireStream {
     /// `None` after the last event.
     unanswered: Option<UnansweredRequest>,
     acquiring: BoxFuture<'static, Result<Granted, Problem>>,
-    /// The newest state of the wait. A slow reader misses only outdated states.
-    newest: watch::Receiver<Option<Wait>>,
+    /// The newest state of the wait. A slow reader of the stream misses only outdated states.
+    newest_wait: watch::Receiver<Option<Wait>>,
     /// The state of the wait in the last event.
-    last_sent: Option<Wait>,
+    last_sent_wait: Option<Wait>,
     _guard: WaitGuard,
 }
 
-pub(super) fn stream(service: &Arc<Service>, request: ValidRequest, began: Instant, guard: WaitGuard) -> Response {
-    let (sender, newest) = watch::channel(None);
+/// Returns the answer to a request for leases as a stream of events.
+pub(super) fn streamed_answer(
+    service: &Arc<Service>,
+    request: ValidRequest,
+    began: Instant,
+    guard: WaitGuard,
+) -> Response {
+    let (sender, newest_wait) = watch::channel(None);
     let observer: Observer = Box::new(move |progress: &Progress| {
         if let Progress::Waiting(wait) = progress {
             sender.send_replace(Some(wait.clone()));
@@ -48,9 +54,10 @@ pub(super) fn stream(service: &Arc<Service>, request: ValidRequest, began: Insta
     let acquiring = async move {
         let leases = request.acquire(&service, Some(observer)).await;
         let granted = leases.and_then(|leases| Granted::new(&service, &request, began, leases));
-        granted.inspect_err(|problem| service.metrics.failed(problem.code()))
+        granted.inspect_err(|problem| service.metrics.count_problem(problem.code()))
     };
-    let stream = AcquireStream { unanswered, acquiring: Box::pin(acquiring), newest, last_sent: None, _guard: guard };
+    let acquiring = Box::pin(acquiring);
+    let stream = AcquireStream { unanswered, acquiring, newest_wait, last_sent_wait: None, _guard: guard };
     let events = unfold(stream, async |mut stream| {
         let event = stream.next().await?;
         Some((Ok::<_, Infallible>(event), stream))
@@ -59,14 +66,14 @@ pub(super) fn stream(service: &Arc<Service>, request: ValidRequest, began: Insta
 }
 
 impl AcquireStream {
-    /// Returns the next event, or `None` after the last.
+    /// Waits for the next event. Returns `None` after the last event.
     async fn next(&mut self) -> Option<Event> {
         while self.unanswered.is_some() {
             tokio::select! {
                 biased;
                 granted = &mut self.acquiring => return Some(self.last_event(granted)),
-                Ok(()) = self.newest.changed() => {
-                    let wait = self.newest.borrow_and_update().clone();
+                Ok(()) = self.newest_wait.changed() => {
+                    let wait = self.newest_wait.borrow_and_update().clone();
                     let event = wait.and_then(|wait| self.wait_event(wait));
                     if event.is_some() {
                         return event;
@@ -79,13 +86,12 @@ impl AcquireStream {
 
     /// Returns the event for a new state of the wait, or `None` if nothing has changed since the last event.
     fn wait_event(&mut self, wait: Wait) -> Option<Event> {
-        let kind = match &self.last_sent {
+        let kind = match &self.last_sent_wait {
             None => "queued",
             Some(last) if (&last.holder, last.fence) != (&wait.holder, wait.fence) => "holder",
             Some(last) if (last.position, last.waiting) != (wait.position, wait.waiting) => "position",
             Some(_) => return None,
         };
-        // The positions in the queue start at 1.
         let data = json!({
             "position": wait.position,
             "waiting": wait.waiting,
@@ -94,14 +100,14 @@ impl AcquireStream {
             "fence": Some(wait.fence.get()).filter(|fence| *fence > 0),
         });
         let event = event(kind, &data);
-        self.last_sent = Some(wait);
+        self.last_sent_wait = Some(wait);
         Some(event)
     }
 
     fn last_event(&mut self, granted: Result<Granted, Problem>) -> Event {
         let code = granted.as_ref().err().map(Problem::code);
         if let Some(unanswered) = self.unanswered.take() {
-            unanswered.answered(|took_us| tracing::info!(code = code.map(code_text), took_us, "waited"));
+            unanswered.log_answer(|took_us| tracing::info!(code = code.map(code_text), took_us, "waited"));
         }
         granted.map_or_else(|problem| event("failed", &problem), |granted| event("granted", &granted))
     }

@@ -11,10 +11,10 @@ const TTL: Duration = Duration::from_millis(200);
 
 /// Starts a service on one memory node. The service renews no lease.
 async fn service() -> Arc<Service> {
-    service_with(Client::builder()).await
+    service_with_client(Client::builder()).await
 }
 
-async fn service_with(client: ClientBuilder) -> Arc<Service> {
+async fn service_with_client(client: ClientBuilder) -> Arc<Service> {
     let client = client.memory(&MemoryNodes::new(1)).renewals(Renewals::Off).connect().await.unwrap();
     let (stop, stopping) = watch::channel(false);
     // The service must not stop before the test ends.
@@ -71,9 +71,9 @@ async fn the_reported_validity_has_a_margin_for_the_callers_clock() {
 
 #[tokio::test]
 async fn the_margin_for_the_callers_clock_depends_on_the_configured_ttl() {
-    const CONFIGURED: Duration = Duration::from_secs(60);
-    let service = service_with(Client::builder().ttl(CONFIGURED)).await;
-    let began = Instant::now().checked_sub(CONFIGURED).unwrap();
+    const CONFIGURED_TTL: Duration = Duration::from_secs(60);
+    let service = service_with_client(Client::builder().ttl(CONFIGURED_TTL)).await;
+    let began = Instant::now().checked_sub(CONFIGURED_TTL).unwrap();
     for request in [json!({"name": "a"}), json!({"names": ["b", "c"]})] {
         let request = checked_request(&service, request);
         let leases = request.acquire(&service, None).await.unwrap();
@@ -81,7 +81,7 @@ async fn the_margin_for_the_callers_clock_depends_on_the_configured_ttl() {
         let granted =
             Granted::new(&service, &request, began, leases).unwrap_or_else(|_| panic!("the leases are still valid"));
         // By its own clock, the caller may have waited for half of the ttl before it uses the leases.
-        let margin_min = (left + CONFIGURED / 2) / 10 + CALLER_DRIFT.fixed;
+        let margin_min = (left + CONFIGURED_TTL / 2) / 10 + CALLER_DRIFT.fixed;
         let reported = Duration::from_millis(granted.times.validity_ms);
         assert!(reported + margin_min <= left, "{reported:?} of {left:?}, with a margin of at least {margin_min:?}");
     }

@@ -44,5 +44,5 @@ async fn the_number_of_bytes_that_are_read_ahead_is_limited() {
     let _wait = Arc::downgrade(&wait_marker);
     client.write_all(&vec![0; 2 * READ_AHEAD_MAX]).await.unwrap();
     server.flush().await.unwrap();
-    assert_eq!(server.ahead.len(), READ_AHEAD_MAX);
+    assert_eq!(server.early_bytes.len(), READ_AHEAD_MAX);
 }

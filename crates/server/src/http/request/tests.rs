@@ -34,20 +34,20 @@ fn error_of(body: &str) -> String {
 
 #[test]
 fn a_message_about_the_body_has_the_field_and_its_position_but_not_its_value() {
-    let kind = "wrong type: expected";
+    let wrong = "wrong type: expected";
     for (body, expected) in [
-        (r#"{"_ttl": "secret"}"#, format!("_ttl: {kind} a whole number, 0 or more")),
-        (r#"{"_ttl": -1}"#, format!("_ttl: {kind} a whole number, 0 or more")),
-        (r#"{"_name": ["secret"]}"#, format!("_name: {kind} a string")),
-        (r#"{"_mode": "secret, expected at line 1"}"#, format!("_mode: {kind} `one` or `two`")),
-        (r#"{"_parts": "secret"}"#, format!("_parts: {kind} a list")),
-        (r#"{"_parts": [{"_id": "a"}, {"_id": 1}]}"#, format!("_parts[1]._id: {kind} a string")),
-        (r#"{"_parts": [{"_id": "a"}, "secret"]}"#, format!("_parts[1]: {kind} an object")),
+        (r#"{"_ttl": "secret"}"#, format!("_ttl: {wrong} a whole number, 0 or more")),
+        (r#"{"_ttl": -1}"#, format!("_ttl: {wrong} a whole number, 0 or more")),
+        (r#"{"_name": ["secret"]}"#, format!("_name: {wrong} a string")),
+        (r#"{"_mode": "secret, expected at line 1"}"#, format!("_mode: {wrong} `one` or `two`")),
+        (r#"{"_parts": "secret"}"#, format!("_parts: {wrong} a list")),
+        (r#"{"_parts": [{"_id": "a"}, {"_id": 1}]}"#, format!("_parts[1]._id: {wrong} a string")),
+        (r#"{"_parts": [{"_id": "a"}, "secret"]}"#, format!("_parts[1]: {wrong} an object")),
         (r#"{"_parts": [{}]}"#, "_parts[0]: missing field `_id`".into()),
         (r#"{"_parts": [{"_id": "a", "id": "secret"}]}"#, "_parts[0]: unknown field `id`, expected `_id`".into()),
         (r#"{"nmae": "secret"}"#, "unknown field `nmae`, expected one of `_name`, `_ttl`, `_mode`, `_parts`".into()),
         (r#"{"_ttl": 1, "_ttl": 2}"#, "duplicate field `_ttl`".into()),
-        (r#""secret""#, format!("{kind} an object")),
+        (r#""secret""#, format!("{wrong} an object")),
     ] {
         let error = error_of(body);
         let (position, text) = error.split_once(": ").unwrap();

@@ -12,7 +12,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-use super::{Duty, Orders, boot_time};
+use super::{LeaseToRelease, Orders, boot_time};
 use crate::context::FLUSH_TIMEOUT;
 use crate::process::Process;
 
@@ -35,7 +35,11 @@ pub(in super::super) fn main() -> ExitCode {
     if let Some(command) = orders.command {
         kill_until_gone(command);
     }
-    if orders.duty.is_none_or(|duty| release(&duty).is_ok()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if orders.lease_to_release.is_none_or(|lease| release(&lease).is_ok()) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Reads orders until the wrapper is gone, and kills the group when the deadline passes.
@@ -89,12 +93,12 @@ fn kill_until_gone(command: Process) {
 
 /// Releases the lease of a dead wrapper, no earlier than `hold_until`. If the release fails, the lease ends with its
 /// ttl.
-fn release(duty: &Duty) -> Result<(), Box<dyn std::error::Error>> {
+fn release(lease_to_release: &LeaseToRelease) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let lease: DetachedLease = duty.lease.parse()?;
-        let client = duty.access.builder().leases_outlive_process().connect_lazy().await?;
-        while let Some(hold_left) = duty.hold_until.and_then(|until| until.checked_sub(boot_time())) {
+        let lease: DetachedLease = lease_to_release.lease.parse()?;
+        let client = lease_to_release.access.builder().leases_outlive_process().connect_lazy().await?;
+        while let Some(hold_left) = lease_to_release.hold_until.and_then(|until| until.checked_sub(boot_time())) {
             let pause = match client.extend(&lease).await {
                 Ok(_) => lease.ttl() / 3,
                 Err(LeaseError::NoQuorum { .. }) => PAUSE_MAX.min(lease.ttl() / 10),

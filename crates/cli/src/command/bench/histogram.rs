@@ -9,16 +9,16 @@ use serde_json::json;
 /// The ratio of a bucket's end to its beginning: quantiles are accurate to one percent.
 const GROWTH: f64 = 1.01;
 
-/// Measured durations.
+/// A histogram of measured durations. Each bucket is one percent longer than the bucket before it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Spread {
+pub(super) struct Histogram {
     /// The number of durations in each bucket. An hour is in bucket 2211.
     counts: BTreeMap<u16, u64>,
     /// The number of durations.
     pub(super) total: u64,
 }
 
-impl Spread {
+impl Histogram {
     pub(super) fn add(&mut self, duration: Duration) {
         let micros = duration.as_secs_f64() * 1e6;
         let bucket = (micros + 1.0).ln() / GROWTH.ln();
@@ -26,10 +26,10 @@ impl Spread {
         self.total += 1;
     }
 
-    /// Returns the duration, in microseconds, below which this share of all durations lies. Returns `None` if no
+    /// Returns the duration, in microseconds, below which this fraction of all durations lies. Returns `None` if no
     /// duration was added.
-    pub(super) fn quantile(&self, share: f64) -> Option<f64> {
-        let rank = ((self.total as f64 * share).ceil() as u64).max(1);
+    pub(super) fn quantile(&self, fraction: f64) -> Option<f64> {
+        let rank = ((self.total as f64 * fraction).ceil() as u64).max(1);
         let mut passed = 0;
         let (bucket, _) = self.counts.iter().find(|(_, count)| {
             passed += *count;
@@ -40,9 +40,9 @@ impl Spread {
 }
 
 /// Serializes as `{"count":4711,"p50_us":212.3,"p99_us":401.7}`.
-impl Serialize for Spread {
+impl Serialize for Histogram {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let tenths = |share| self.quantile(share).map(|micros| (micros * 10.0).round() / 10.0);
+        let tenths = |fraction| self.quantile(fraction).map(|micros| (micros * 10.0).round() / 10.0);
         json!({ "count": self.total, "p50_us": tenths(0.5), "p99_us": tenths(0.99) }).serialize(serializer)
     }
 }
@@ -53,25 +53,25 @@ mod tests {
 
     #[test]
     fn quantiles_are_accurate_to_one_percent() {
-        let mut spread = Spread::default();
-        assert_eq!(spread.quantile(0.5), None);
+        let mut durations = Histogram::default();
+        assert_eq!(durations.quantile(0.5), None);
         for millis in 1..=1_000 {
-            spread.add(Duration::from_millis(millis));
+            durations.add(Duration::from_millis(millis));
         }
-        for (share, micros) in [(0.5, 500_000.0), (0.99, 990_000.0), (0.0, 1_000.0), (1.0, 1_000_000.0)] {
-            let quantile = spread.quantile(share).unwrap();
-            assert!((quantile / micros - 1.0).abs() < 0.01, "{share}: {quantile}");
+        for (fraction, micros) in [(0.5, 500_000.0), (0.99, 990_000.0), (0.0, 1_000.0), (1.0, 1_000_000.0)] {
+            let quantile = durations.quantile(fraction).unwrap();
+            assert!((quantile / micros - 1.0).abs() < 0.01, "{fraction}: {quantile}");
         }
     }
 
     #[test]
     fn durations_from_zero_to_a_day_are_counted() {
-        let mut spread = Spread::default();
+        let mut durations = Histogram::default();
         for duration in [Duration::from_secs(86_400), Duration::ZERO, Duration::from_micros(3)] {
-            spread.add(duration);
+            durations.add(duration);
         }
-        assert_eq!(spread.total, 3);
-        assert!(spread.quantile(0.5).unwrap() < 4.0);
-        assert!(spread.quantile(1.0).unwrap() > 1e6);
+        assert_eq!(durations.total, 3);
+        assert!(durations.quantile(0.5).unwrap() < 4.0);
+        assert!(durations.quantile(1.0).unwrap() > 1e6);
     }
 }
