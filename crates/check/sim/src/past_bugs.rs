@@ -23,7 +23,7 @@ pub const SEEDS_WITHOUT_RULE: &[(&str, u64)] = &[
     ("lost-is-final", 28),
     ("raise-own-votes", 15_400),
     ("notice-pauses", 64),
-    ("owe-releases", 29),
+    ("owe-releases", 2_914_914_626),
     ("release-in-order", 6),
     ("leave-tombstones", 3_304),
 ];

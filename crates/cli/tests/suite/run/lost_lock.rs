@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{ChildStderr, Command};
 
+use quorlock_testkit::eventually_async;
 use serde_json::Value;
 
 use super::{Setup, StartedRun, wait_until_gone};
@@ -160,7 +161,14 @@ fn break_lock(setup: &Setup, name: &str, at_once: bool) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = quorlock::Client::connect(nodes).await.unwrap();
-        let target = client.inspect(name).await.unwrap().target().unwrap();
+        let mut target = None;
+        // On a loaded machine, too few nodes may answer in time.
+        eventually_async("the nodes to name the lease", async || {
+            target = client.inspect(name).await.ok().and_then(|inspection| inspection.target());
+            target.is_some()
+        })
+        .await;
+        let target = target.expect("the wait has set this value");
         let request = quorlock::Break::new(target, "a test");
         client.break_lock(name, if at_once { request.now() } else { request }).await.unwrap();
     });
