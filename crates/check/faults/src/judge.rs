@@ -1,6 +1,6 @@
 //! Judges a history: computes when each client held each name, and checks the guarantees.
 //!
-//! A [`Turn`] is one client's use of a lock, from the request to the end of the lease. An access is a read or a write of
+//! A *turn* is one client's use of a lock, from the request to the end of the lease. An access is a read or a write of
 //! the [registers](crate::register).
 
 mod turn;
