@@ -1,4 +1,4 @@
-//! The cycles of one turn.
+//! The cycles (one acquire and one release each) that a worker measured in one turn.
 
 use std::time::{Duration, Instant};
 

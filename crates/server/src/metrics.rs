@@ -1,4 +1,4 @@
-//! The metrics of a replica, for Prometheus. The name of a lock is never the value of a label.
+//! The metrics of one `quorlock serve` process, for Prometheus. The name of a lock is never the value of a label.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(crate) struct Metrics {
     pub(crate) hangups: Counter,
     pub(crate) renewals: Counter,
     pub(crate) releases: Counter,
-    /// The number of reads of the nodes for read-only calls.
+    /// How often this process read the nodes to answer read-only calls.
     pub(crate) reads: Counter,
 }
 

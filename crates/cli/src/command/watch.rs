@@ -50,10 +50,10 @@ pub(crate) async fn watch(context: &Context, args: &WatchArgs) -> Outcome {
     let mut view = View { output, is_drawn, lines: 0, locks: BTreeMap::new(), remarks: Vec::new() };
     let watching = async {
         let client = context.connect().await?;
-        let mut is_read = view.show(&client.list(&filter).await?)?;
-        while is_read {
+        let mut has_reader = view.show(&client.list(&filter).await?)?;
+        while has_reader {
             tokio::time::sleep(args.every).await;
-            is_read = match client.list(&filter).await {
+            has_reader = match client.list(&filter).await {
                 Ok(listing) => view.show(&listing)?,
                 Err(error) => view.show_error(&error)?,
             };
@@ -71,7 +71,7 @@ struct View {
     output: Output,
     /// Whether a table is redrawn in place. If not, every change is a line.
     is_drawn: bool,
-    /// The number of lines on the terminal, including the line of the cursor.
+    /// The number of lines that the last drawing takes up, and the empty line of the cursor.
     lines: usize,
     /// The locks of the latest listing, by name.
     locks: BTreeMap<String, LockView>,
@@ -95,20 +95,20 @@ impl View {
             return self.draw(lines);
         }
         self.print_new_remarks(remarks);
-        let mut is_read = true;
+        let mut has_reader = true;
         let mut before = std::mem::take(&mut self.locks);
         for lock in locks {
             match before.remove(&lock.name) {
-                None => is_read &= self.print_event("held", &lock)?,
-                Some(before) if has_changed(&before, &lock) => is_read &= self.print_event("changed", &lock)?,
+                None => has_reader &= self.print_event("held", &lock)?,
+                Some(before) if has_changed(&before, &lock) => has_reader &= self.print_event("changed", &lock)?,
                 Some(_) => {}
             }
             self.locks.insert(lock.name.clone(), lock);
         }
         for name in before.into_keys() {
-            is_read &= self.print_event("free", &LockView { name, ..LockView::default() })?;
+            has_reader &= self.print_event("free", &LockView { name, ..LockView::default() })?;
         }
-        Ok(is_read)
+        Ok(has_reader)
     }
 
     /// Shows why the nodes could not be searched. Returns whether anybody still reads the output.

@@ -1,16 +1,16 @@
 //! A node in an SQLite file, shared by all processes of one machine. The node applies the rules of quorlock-core within
 //! transactions.
 //!
-//! Votes expire by the time since boot. All processes of the machine share this clock, even across time namespaces, and
-//! nobody can set the clock. The clock restarts at each boot, so each boot starts a new incarnation (a new life of the
-//! node's memory), in which earlier votes are void. The new incarnation grants only fences above the *reserve*: a
-//! number that was synced to disk before any fence below this number was granted.
+//! The expiry of a vote is measured by the clock that counts the time since boot. All processes of the machine share this
+//! clock, even across time namespaces, and nobody can set it. The clock restarts at each boot, so each boot starts a new incarnation (a new life of the
+//! node's memory), in which earlier votes are void. Before the node grants fences up to some number, it
+//! syncs that number, the *reserve*, to disk. So the new incarnation grants only fences above the reserve.
 //!
 //! Each stored vote and queue position lists the processes that keep it alive. If all these processes are provably dead
 //! and the row blocks a request, the node removes the row before its ttl ends.
 //!
-//! A hint for another session is a row in the file. A session with queued waiters polls for such rows, and reads them
-//! only if another connection has committed.
+//! A hint for another session is a row in the file. A session with queued waiters checks regularly whether another
+//! connection has committed, and only then looks for such rows.
 
 mod column;
 mod database;
@@ -72,15 +72,16 @@ impl Node for SqliteNode {
             Ok(boot) => boot,
             Err(trouble) => return Box::pin(std::future::ready(Err(trouble))),
         };
-        let (questions, queue) = mpsc::channel();
+        let (question_sender, question_receiver) = mpsc::channel();
         let (opened, opening) = oneshot::channel();
         let (path, boot, processes) = (self.path.clone(), boot_id.clone(), self.processes.clone());
         let thread = std::thread::Builder::new().name("quorlock-sqlite".into()).spawn(move || {
             match Worker::open(path, boot, processes, clock, inbox) {
                 Ok(mut worker) => {
-                    // If the caller has stopped waiting, it has also dropped the sender of `queue`, so the worker ends.
+                    // If the caller has stopped waiting, it has also dropped `question_sender`, so the
+                    // worker ends.
                     let _ = opened.send(Ok(()));
-                    worker.run(&queue);
+                    worker.run(&question_receiver);
                 }
                 Err(trouble) => drop(opened.send(Err(trouble))),
             }
@@ -89,7 +90,8 @@ impl Node for SqliteNode {
             thread.map_err(|error| Trouble::Unreachable(format!("cannot start a thread: {error}")))?;
             let ended = |_| Err(Trouble::Broken("the thread of this node has ended".into()));
             opening.await.unwrap_or_else(ended)?;
-            Ok(Box::new(SqliteSession { identity: Identity::of_run(boot_id), questions }) as Box<dyn Session>)
+            Ok(Box::new(SqliteSession { identity: Identity::of_run(boot_id), questions: question_sender })
+                as Box<dyn Session>)
         })
     }
 
@@ -113,7 +115,7 @@ impl Session for SqliteSession {
     }
 
     fn ask(&mut self, question: Question) {
-        // If the worker thread has ended, this thread has already reported the end of the session.
+        // If the worker thread has ended, it has already reported the end of the session.
         let _ = self.questions.send(question);
     }
 }

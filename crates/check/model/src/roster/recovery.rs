@@ -6,9 +6,9 @@ use super::client::Client;
 use super::world::World;
 use crate::world::Shared;
 
-/// A limit above the rounds that any recovery needs: for a pending change, a proposal to every seat, a replacement, and
-/// their quarantines.
-const RECOVERY_ROUNDS_MAX: usize = 12;
+/// More passes than any recovery needs. The longest recovery finishes a pending change, asks the servers at all addresses to
+/// found or restore the cluster, replaces a member, and waits for a quarantine after each of these steps.
+const RECOVERY_PASSES_MAX: usize = 12;
 
 impl World {
     /// Returns whether a new client, with the list of one of the clients, can still acquire the lock.
@@ -26,7 +26,7 @@ impl World {
             self.pass_time();
         }
         let count = self.setup.clients[client].list.len();
-        for _ in 0..RECOVERY_ROUNDS_MAX {
+        for _ in 0..RECOVERY_PASSES_MAX {
             self.read_servers(client);
             if self.clients[client].has_read_two_rosters {
                 return false;

@@ -15,7 +15,8 @@ const MASTERS_MAX: usize = 1_000;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Shards {
     pub(super) masters: Vec<Server>,
-    /// The lane of each hash slot: the index of its master in `masters`. Empty if one server has all slots.
+    /// The lane of each hash slot: the index of its master in `masters`. Empty if the node is a single server, not a
+    /// Redis Cluster.
     lanes: Vec<u16>,
 }
 
@@ -39,8 +40,8 @@ impl Shards {
         Self::parse(values.last().unwrap_or(&Value::Nil), &server)
     }
 
-    /// Parses the reply of this server: the first and last slot of each range, its master, and its replicas. All
-    /// masters get the login of this server.
+    /// Parses the reply of the server `asked` to `CLUSTER SLOTS`. For each range of slots, the reply has the first slot, the
+    /// last slot, the master, and the replicas, which are ignored. All masters get the login of `asked`.
     fn parse(value: &Value, asked: &Server) -> Result<Self, Trouble> {
         let mut masters: Vec<Server> = Vec::new();
         let mut lanes = vec![None; SLOTS.into()];

@@ -54,19 +54,19 @@ async fn a_restart_from_an_append_only_file_is_noticed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fence_of_an_old_snapshot_is_not_reused() {
-    restart_without_a_fence(&RedisServer::builder().rdb().start_many(3), || {}).await;
+    check_fences_after_an_old_snapshot(&RedisServer::builder().rdb().start_many(3), || {}).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fences_grow_when_the_nodes_clocks_step_back_at_a_restart() {
     let clock = Clock::new();
     let servers = RedisServer::builder().rdb().clock(&clock).start_many(3);
-    restart_without_a_fence(&servers, || clock.set_offset_micros(-900_000)).await;
+    check_fences_after_an_old_snapshot(&servers, || clock.set_offset_micros(-900_000)).await;
 }
 
 /// Three nodes, A to C. A and C grant a lease with a fence above their clocks. B never gets this fence. C restarts from
 /// a snapshot without this fence. A dies, so B and C grant the next lease, whose fence must be higher.
-async fn restart_without_a_fence(servers: &[RedisServer], before_restart: impl FnOnce()) {
+async fn check_fences_after_an_old_snapshot(servers: &[RedisServer], before_restart: impl FnOnce()) {
     let [a, b, c] = servers else { panic!("there are not three servers") };
     let client = connect(&urls(servers)).await;
     client.init_cluster().await.expect("a new cluster can be initialized");
@@ -81,7 +81,8 @@ async fn restart_without_a_fence(servers: &[RedisServer], before_restart: impl F
     raise_stored_fence(a, NAME, high_fence);
     raise_stored_fence(c, NAME, high_fence);
     let last_fence = next_fence(&client_without_b).await;
-    assert!(last_fence > high_fence && stored_fence(b, NAME) < Some(last_fence), "B has stored fence {last_fence}");
+    assert!(last_fence > high_fence, "fence {last_fence} is not above {high_fence}");
+    assert!(stored_fence(b, NAME) < Some(last_fence), "B has stored fence {last_fence}, although it was cut off");
 
     c.kill();
     before_restart();
@@ -89,10 +90,8 @@ async fn restart_without_a_fence(servers: &[RedisServer], before_restart: impl F
     assert_eq!(stored_fence(c, NAME), Some(early_fence), "the snapshot is not old");
     wait_until_quarantined(&client, 2).await;
     let state_after = stored_state(c, NAME).expect("the node belongs to the cluster again");
-    assert!(
-        state_after.epoch != state_before.epoch && state_after.floor.is_none(),
-        "the client did not notice the restart"
-    );
+    assert_ne!(state_after.epoch, state_before.epoch, "the client did not notice the restart");
+    assert_eq!(state_after.floor, None, "a node in quarantine has no floor");
 
     wait_until_node_votes(&client, 2).await;
     let floor = stored_state(c, NAME).and_then(|state| state.floor).expect("the node may vote");
@@ -138,7 +137,11 @@ async fn restart_single_node(server: &RedisServer, before_restart: impl FnOnce()
     fences.push(next_fence(&client).await);
     let state_after = stored_state(server, NAME).expect("the node belongs to the cluster again");
     assert_ne!(state_after.epoch, state_before.epoch, "the client did not notice the restart");
-    assert_eq!(state_after.quarantine_elapsed, Duration::ZERO, "the node was in quarantine");
+    assert_eq!(
+        state_after.quarantine_elapsed,
+        Duration::ZERO,
+        "a single node needs no quarantine, but one was counted"
+    );
     fences.push(next_fence(&connect(&[server.url()]).await).await);
     // Restart a second time from the same snapshot.
     server.restart();

@@ -12,7 +12,7 @@ use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, Standing, T
 use quorlock_testkit::RedisServer;
 use tokio::runtime::Runtime;
 
-use super::odd::{Argument, Call, Change, Replacement, changes};
+use super::changed_call::{Argument, Call, Change, Replacement, changes};
 use super::{constants, runtime};
 use crate::node::RequestReply;
 use crate::node::redis::resp::Commands;

@@ -18,7 +18,7 @@ use quorlock_core::quorum::MemberId;
 use quorlock_testkit::RedisServer;
 use tokio::runtime::Runtime;
 
-use super::odd::{Argument, Call, Change as ArgumentChange, Replacement, changes};
+use super::changed_call::{Argument, Call, Change as ArgumentChange, Replacement, changes};
 use super::{constants, runtime};
 use crate::node::RequestReply;
 use crate::node::membership_text::{parse_roster, write_roster};
