@@ -307,8 +307,12 @@ impl State {
     }
 
     /// Describes the votes and queue positions on the nodes that closed clients should have removed.
+    ///
+    /// A client whose clock has jumped ahead forgets a release when the vote has expired by that clock. So what expires on
+    /// the node within the length of the jumps does not count.
     pub(crate) fn leftovers(&mut self) -> Vec<String> {
-        let now = self.now;
+        let jumps = self.clients.iter().map(|client| client.clock.read(self.now) - client.raw.read(self.now)).max();
+        let now = self.now + jumps.unwrap_or_default();
         let mut leftovers = Vec::new();
         let channels: Vec<Channel> =
             self.clients.iter().filter(|client| client.is_alive).flat_map(|client| client.channels.clone()).collect();
