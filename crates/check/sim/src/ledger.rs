@@ -193,9 +193,11 @@ impl Ledger {
         }
     }
 
-    /// Whether the queue position of this ticket may be left on nodes.
-    pub(crate) fn is_excused(&self, ticket: Ticket) -> bool {
+    /// Whether the queue position of this ticket, with the last request of this attempt, may be left on nodes. A late
+    /// request of a detached lease may leave one: the process that releases the lease does not know the ticket.
+    pub(crate) fn is_excused(&self, ticket: Ticket, attempt: Option<LeaseId>) -> bool {
         self.excused_tickets.contains(&ticket)
+            || attempt.is_some_and(|attempt| self.excused_attempts.contains(&attempt))
     }
 
     pub(crate) fn kill(&mut self, client: usize) {

@@ -14,7 +14,7 @@ use std::task::Waker;
 
 use quorlock::sim::{self, Ear, Question, Said, Task};
 use quorlock_core::name::{Channel, LeaseId};
-use quorlock_core::node::Epoch;
+use quorlock_core::node::{Epoch, QueuedWaiter};
 use quorlock_core::request::Waiter;
 use quorlock_core::rng::{Rng, Seeded};
 
@@ -323,8 +323,9 @@ impl State {
                     self.ledger.must_have_been_released(attempt).then(|| format!("a vote for {key} on n{}", index + 1)),
                 );
             }
-            for (key, Waiter { channel, ticket, .. }) in queued {
-                let must_have_been_released = channels.contains(&channel) && !self.ledger.is_excused(ticket);
+            for (key, QueuedWaiter { waiter: Waiter { channel, ticket, .. }, request, .. }) in queued {
+                let attempt = request.map(|(_, request)| request.attempt());
+                let must_have_been_released = channels.contains(&channel) && !self.ledger.is_excused(ticket, attempt);
                 leftovers
                     .extend(must_have_been_released.then(|| format!("a queue position for {key} on n{}", index + 1)));
             }

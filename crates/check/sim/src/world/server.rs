@@ -7,9 +7,9 @@ use quorlock_core::fence::Fence;
 use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::roster::{self, Membership, apply_roster};
 use quorlock_core::node::{
-    Constants, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, Record, apply, attend,
+    Constants, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, QueuedWaiter, Record, apply, attend,
 };
-use quorlock_core::request::{Request, Ticket, Waiter};
+use quorlock_core::request::{Request, Ticket};
 use quorlock_core::vote::{Handoff, Refusal, Vote};
 
 use super::batch_order::execution_order;
@@ -266,7 +266,7 @@ impl Server {
 
     /// The votes and queue positions on this node, each with the key of its lock, except for those that a snapshot
     /// restored.
-    pub(super) fn leftovers(&mut self, now: u64) -> (Vec<Keyed<LeaseId>>, Vec<Keyed<Waiter>>) {
+    pub(super) fn leftovers(&mut self, now: u64) -> (Vec<Keyed<LeaseId>>, Vec<Keyed<QueuedWaiter>>) {
         let time = self.time(now);
         let (mut votes, mut queued) = (Vec::new(), Vec::new());
         for (key, record) in &mut self.memory.records {
@@ -278,9 +278,8 @@ impl Server {
                     .filter(|attempt| !self.restored_attempts.contains(attempt))
                     .map(|attempt| (key.clone(), attempt)),
             );
-            let waiters = record.queue.iter().map(|queued| queued.waiter);
-            let waiters = waiters.filter(|waiter| !self.restored_tickets.contains(&waiter.ticket));
-            queued.extend(waiters.map(|waiter| (key.clone(), waiter)));
+            let waiters = record.queue.iter().filter(|queued| !self.restored_tickets.contains(&queued.waiter.ticket));
+            queued.extend(waiters.map(|queued| (key.clone(), queued.clone())));
         }
         (votes, queued)
     }
