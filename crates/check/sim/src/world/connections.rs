@@ -73,8 +73,10 @@ impl State {
         if matches!(message, ToNode::Ask(Question::Batch(..), _)) && self.draw_break(connection) {
             return;
         }
-        if self.paths[client][node].to_node_cut_until > self.now {
-            return self.connections[connection].held_back_to_node.push_back(message);
+        let held_back = &mut self.connections[connection].held_back_to_node;
+        // Messages keep their order: none overtakes those that a cut has held back.
+        if self.paths[client][node].to_node_cut_until > self.now || !held_back.is_empty() {
+            return held_back.push_back(message);
         }
         let at = (self.now + self.delay(node)).max(self.connections[connection].next_arrival_at_node);
         self.connections[connection].next_arrival_at_node = at;
@@ -89,8 +91,9 @@ impl State {
         {
             return;
         }
-        if self.paths[client][node].to_client_cut_until > self.now {
-            return self.connections[connection].held_back_to_client.push_back(said);
+        let held_back = &mut self.connections[connection].held_back_to_client;
+        if self.paths[client][node].to_client_cut_until > self.now || !held_back.is_empty() {
+            return held_back.push_back(said);
         }
         let at = (self.now + self.delay(node)).max(self.connections[connection].next_arrival_at_client);
         self.connections[connection].next_arrival_at_client = at;
